@@ -1,1 +1,1 @@
-"""Samplers: vLLM, transformers in this process, scripted and random policies, chat services."""
+"""Samplers: vLLM, transformers in this process, scripted and random policies, and chat services."""

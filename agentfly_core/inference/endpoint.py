@@ -1,4 +1,4 @@
-"""A sampler that returns the replies of a chat service, for baselines."""
+"""A sampler for baselines. It returns the replies of a chat service."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from agentfly_core.records.trajectory import Finish, Message, Sampled
 
 @dataclass
 class EndpointSampler:
-    """Returns a chat service's replies as tokens of the model, with log-probabilities 0.0.
+    """Returns the replies of a chat service, encoded as tokens of the model.
 
-    `max_tokens` counts the service's own tokens.
+    Log-probabilities are 0.0. The limit `max_tokens` counts tokens of the service's own tokenizer.
     """
 
     service: ChatService
@@ -29,7 +29,7 @@ class EndpointSampler:
     version: int = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Set the version of later replies."""
+        """Set the version of later replies. Nothing is loaded."""
         self.version = version
 
     @asynccontextmanager
@@ -48,7 +48,11 @@ class _Session(SamplerSession):
     chat: ChatClient
 
     async def sample(self, request: Request) -> Sampled:
-        """Return the service's reply. Raises SamplerLost and NoReply."""
+        """Return a reply of the service.
+
+        Raises SamplerLost if all attempts of the request fail. Raises NoReply if the service
+        refuses the request or the budget is spent.
+        """
         conversation, params = request.conversation, request.params
         limits = params.temperature, params.max_tokens, params.stop
         question = ChatRequest(conversation.messages, conversation.tools, *limits)
@@ -62,5 +66,5 @@ class _Session(SamplerSession):
         return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)
 
     def continues(self, speaker: str) -> bool:
-        """False, because a service returns whole messages."""
+        """Return False, because a service returns whole messages."""
         return False

@@ -1,4 +1,4 @@
-"""A deterministic sampler with transformers in this process, for machines without vLLM."""
+"""A deterministic sampler that uses transformers in this process, for machines without vLLM."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """A sampler that decodes the requests of a shard's episodes as one batch.
+    """A sampler that decodes the requests of all episodes in a shard as one batch.
 
-    A batch starts when all running branches of these episodes have requested a reply. Replies
-    depend on batch and seed, not on the order of arrival. The generation settings in the policy
-    directory are ignored. Greedy replies have the log-probabilities of temperature 1. Decoding runs
-    in its own thread.
+    A shard contains episodes that are played concurrently. A batch starts when all running branches
+    of these episodes have requested a reply. Replies depend on the batch and the seed, but not on
+    the order in which requests arrive. The generation settings in the policy directory are ignored.
+    For greedy replies, log-probabilities at temperature 1 are returned. Decoding runs in its own
+    thread.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:
@@ -39,9 +40,12 @@ class TransformersSampler:
         self._tokenized_in, self._digest = Path(), ""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy and compare it with its probe. Raises ValueError and WrongWeights."""
+        """Load a policy and check its weights with the probe in its directory.
+
+        Raises ValueError if the policy cannot be loaded, and WrongWeights if the check fails.
+        """
         if self._loaded != (policy, version):
-            # freed first, because memory may have room for only one policy
+            # the old policy is freed first, because memory may have room for only one policy
             self._model = self._loaded = None
             self._model = self._worker.submit(self._read, policy, base).result()
             self._loaded = policy, version
@@ -52,12 +56,12 @@ class TransformersSampler:
         yield _Shard(self, episodes)
 
     def rest(self) -> None:
-        """Free a GPU's cache; the policy stays loaded."""
+        """Free cached GPU memory. The policy stays loaded."""
         if self._device != "cpu":
             torch.cuda.empty_cache()
 
     async def reply(self, requests: Sequence[Request]) -> list[Sampled]:
-        """Decode a batch in the given order."""
+        """Decode these requests as one batch, in the given order."""
         assert self._loaded and self._model, "load a policy before a shard is played"
         version = self._loaded[1]
         model, loop = self._model, asyncio.get_running_loop()
@@ -67,13 +71,15 @@ class TransformersSampler:
         return [row.sampled(version) for row in rows]
 
     async def hidden(self, prompt: Sequence[int], layers: Sequence[int] | None) -> HiddenStates:
-        """Return the hidden states at the last token of a prompt, by default of all layers.
+        """Return the hidden states at the last token of a prompt.
 
-        Raises ValueError for an unknown layer.
+        `layers` are indices of layers; None means all layers. Raises ValueError for an unknown
+        layer.
         """
         assert self._model, "load a policy before a shard is played"
         model, digest, loop = self._model, self._digest, asyncio.get_running_loop()
-        # a pass of its own: in a batch the last bits would depend on the other prompts
+        # a separate forward pass, because in a batch the last bits would depend on the other
+        # prompts
         return await loop.run_in_executor(self._worker, _hidden, model, digest, prompt, layers)
 
     def _row(self, request: Request) -> _Row:
@@ -85,7 +91,7 @@ class TransformersSampler:
 
     def _read(self, policy: Path, base: Path | None) -> PreTrainedModel:
         model = lora.load(policy, base, self._dtype)
-        model.to(self._device)  # type: ignore[arg-type] # the decorator hides its type
+        model.to(self._device)  # type: ignore[arg-type] # the decorator hides the method's type
         model.eval()
         probe = Probe.of(policy, base)
         probe.require(of_model(model, probe.tokens), self._dtype, "transformers", policy)
@@ -94,7 +100,7 @@ class TransformersSampler:
 
 
 def _have_threads(count: int) -> None:
-    # with a fixed number of threads, MKL uses the same number for small products
+    # after `set_num_threads`, MKL uses this number of threads also for small products
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
 
@@ -127,12 +133,13 @@ class _Shard(SamplerSession):
         return True
 
     def _decode_when_all_wait(self) -> None:
-        # drop cancelled requests, for example after an episode's deadline
+        # drop requests that were cancelled, for example at an episode's deadline
         self._waiting = [item for item in self._waiting if not item[1].done()]
-        # a timer would make the batch, and with it the bits of the result, depend on the machine's
-        # load
+        # The batch starts when the last branch waits, not after a timer. With a timer, the batch
+        # and so the bits of the result would depend on the load of the machine.
         if self._waiting and len(self._waiting) >= self._branches:
-            # the batch's order changes the last bits of a product, so it must not depend on arrival
+            # the order of a batch changes the last bits of products, so it must not depend on
+            # arrival
             self._waiting.sort(
                 key=lambda one: (
                     *one[0].conversation.order,
@@ -148,7 +155,7 @@ class _Shard(SamplerSession):
     async def _decode(self, batch: Sequence[tuple[Request, asyncio.Future[Sampled]]]) -> None:
         try:
             replies = await self._sampler.reply([request for request, _ in batch])
-        except Exception as error:  # the error is passed to the call that waits for the reply
+        except Exception as error:  # passed to the callers that wait for replies
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
@@ -160,7 +167,7 @@ class _Shard(SamplerSession):
 
 @dataclass
 class _Row:
-    """A reply that is being decoded."""
+    """A reply that is being decoded, as a row of the batch."""
 
     request: Request
     draw: torch.Generator
@@ -197,9 +204,9 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
     going = rows
     cache = DynamicCache(config=model.config)
     while True:
-        # positions count tokens, not columns: the padding on the left must not shift a prompt
+        # positions count tokens, not columns, so that padding on the left does not shift a prompt
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-        # the cache is positional: transformers 5.24 has another name for it
+        # the cache is a positional argument, because transformers 5.24 renamed it
         out = model(tokens, mask, positions, cache, use_cache=True, logits_to_keep=1)
         logits = out.logits[:, -1]  # [rows, vocabulary]
         for row, token, logprob, entropy in zip(going, *_choose(logits, going), strict=True):
@@ -211,8 +218,8 @@ def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
         if len(stay) < len(going):
             going, mask = [going[i] for i in stay], mask[stay]
             chosen = torch.tensor(stay, device=model.device)
-            # finished rows leave the batch, so that the longest reply does not cost all rows its
-            # length
+            # finished rows leave the batch, so that they are not decoded until the longest reply
+            # ends
             cache.reorder_cache(chosen)  # type: ignore[arg-type] # any integer tensor works
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
 
@@ -232,10 +239,10 @@ def _hidden(
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float], Sequence[float]]:
-    """Choose a token for each row; return tokens, log-probabilities and entropies.
+    """Choose the next token of each row. Return tokens, log-probabilities and entropies.
 
-    The entropies are 0 unless a row asks for them. Tokens are drawn by inverse transform sampling
-    in float64.
+    All entropies are 0 unless a row requests entropies. Tokens are drawn by inverse transform
+    sampling in float64.
     """
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device
@@ -246,7 +253,7 @@ def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float
     draws = torch.cat(
         [torch.rand(1, 1, generator=row.draw, dtype=torch.float64) for row in rows]
     ).to(logits.device)
-    # scaled by the sum, which is not exactly 1 after rounding
+    # scaled by the sum of the probabilities, which is not exactly 1 after rounding
     drawn = torch.searchsorted(cumulative, draws * cumulative[:, -1:], right=True)
     chosen = torch.where(greedy, logprobs.argmax(-1, keepdim=True), drawn)
     entropies: Sequence[float] = [0.0] * len(rows)

@@ -1,4 +1,4 @@
-"""The policy `random`, which calls a random tool in each turn."""
+"""The policy `random`. It calls a random tool in each turn."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 async def random_policy(conversation: Conversation) -> str | Message:
-    """Call a random tool with random arguments; without tools return three words.
+    """Call a random tool with random arguments. Without tools, reply with three words.
 
-    Arguments have the types, choices and bounds of the tool's schema. Texts are the schema's
-    examples, words of the conversation and digits. The seed of the conversation determines the
+    Arguments respect the types, choices and bounds in the tool's schema. Texts are examples from
+    the schema, words of the conversation or digits. The seed of the conversation determines the
     reply.
     """
     draw = random.Random(conversation.seed)
@@ -62,7 +62,11 @@ def _value(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str])
 
 
 def _number(schema: Mapping[str, Any], draw: random.Random, kind: str) -> JSON:
-    """Draw a number from the schema's minimum (default 0) to at most 100 above it."""
+    """Draw a number that respects the bounds in the schema.
+
+    Without a minimum, the range begins at 0 or less. Without a maximum, it ends 100 above its
+    beginning.
+    """
     low = schema.get("minimum", schema.get("exclusiveMinimum", -inf))
     high = schema.get("maximum", schema.get("exclusiveMaximum", inf))
     low = min(0, high - 100) if low == -inf else low

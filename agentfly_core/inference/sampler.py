@@ -1,4 +1,4 @@
-"""The sampler interface."""
+"""The interface of samplers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 class SamplingParams:
     """Sampling settings: `SamplingParams(1.0, max_tokens=32, stop_tokens=(2,), stop=("\\n\\n",))`.
 
-    `temperature=0` is greedy. There is no top-k, top-p or penalty, because they would change the
-    probabilities that training uses. A reply ends with the token that completes a string of `stop`.
-    With `entropies`, a reply has the entropy of each token's distribution, see `Sampled`.
+    With `temperature=0`, decoding is greedy. Top-k, top-p and penalties are not supported, because
+    they would change the probabilities that training uses. A reply ends with the token that
+    completes one of the strings in `stop`. With `entropies`, a reply contains the entropy of each
+    token's distribution; see `Sampled`.
     """
 
     temperature: float
@@ -36,7 +37,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a reply; `prompt` holds the tokens of `conversation`."""
+    """A request for a reply. `prompt` contains the tokens of `conversation`."""
 
     prompt: Sequence[int]
     params: SamplingParams
@@ -47,8 +48,9 @@ class Request:
 class HiddenStates:
     """Hidden states of a policy at the last token of a prompt.
 
-    `values` [layers, width] are in the order of `layers`. Layer 0 is the embedding, layer i the
-    output of block i. The last output is normalised. `policy` is a digest of its weights.
+    `values` has the shape [layers, width]. Its rows are in the order of `layers`. Layer 0 is the
+    embedding, and layer i is the output of block i. The output of the last block is normalised.
+    `policy` is a digest of the policy's weights.
     """
 
     layers: tuple[int, ...]
@@ -57,34 +59,40 @@ class HiddenStates:
 
 
 class SamplerLost(ServiceLost):
-    """The sampler's service died or stopped answering; the shard must be replayed."""
+    """The service of the sampler died or stopped answering.
+
+    The episodes of the shard must be played again.
+    """
 
 
 class NoReply(ValueError):
-    """A scripted policy failed, or a chat service refused a request: `NoReply("The policy
-    my_file:policy returned 3 ...")`.
+    """A scripted policy failed, or a chat service refused a request.
+
+    Example: `NoReply("The policy my_file:policy returned 3 ...")`.
     """
 
 
 class SamplerSession(ABC):
-    """A sampler for one shard. If it samples in batches, it waits until all branches that are
-    running have requested a reply.
+    """The use of a sampler by one shard (episodes that are played concurrently).
+
+    If the sampler samples in batches, it waits until all running branches of the episodes have
+    requested a reply.
     """
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:
-        """Sample a reply; raises SamplerLost.
+        """Sample a reply. Raises SamplerLost if the sampler dies.
 
-        `finish` is "stop" if the last token is a stop token, and "stop_string" if the last token
-        completes a stop string.
+        In the result, `finish` is "stop" if the last token is a stop token. It is "stop_string" if
+        the last token completes a stop string.
         """
 
     async def hidden(
         self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
     ) -> HiddenStates:
-        """Return the hidden states of a speaker's policy at a prompt's last token.
+        """Return the hidden states of a speaker's policy at the last token of a prompt.
 
-        Samplers without hidden states raise NoReply.
+        Raises NoReply if the sampler does not support hidden states.
         """
         raise NoReply(
             f"Hidden states of the speaker {speaker!r} cannot be read: its replies come from a "
@@ -92,37 +100,43 @@ class SamplerSession(ABC):
         )
 
     def open(self) -> None:  # noqa: B027
-        """Count one more branch of an episode."""
+        """Count one more running branch of an episode."""
 
     def close(self) -> None:  # noqa: B027
-        """Stop waiting for requests of a branch or episode."""
+        """Count one running branch or episode less. The sampler then no longer waits for its
+        requests.
+        """
 
     def waits_for_all(self, speaker: str) -> bool:
         """Whether this speaker's replies wait until all running branches have requested a reply."""
         return False
 
     def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests, as a thinking budget
-        needs.
+        """Whether a reply of this speaker may be sampled in two requests. Thinking budgets need
+        this.
         """
         return True
 
 
 class Sampler(Protocol):
-    """Samples tokens from the newest loaded policy."""
+    """Samples tokens from the policy that was loaded last."""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load and check the weights of a policy directory; later replies have this `version`.
+        """Load and check the weights in a policy directory. Later replies are labelled with
+        `version`.
 
-        `base` is the model directory of an adapter. A version that is already loaded is not loaded
-        again. Raises SamplerLost.
+        If the policy is an adapter, `base` is the directory of its base model. A policy that is
+        already loaded is not loaded again. Raises SamplerLost if the sampler dies.
         """
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
-        """Open a session for a shard of this many episodes, on the running event loop."""
+        """Open a session for a shard in which `episodes` episodes run at once.
+
+        The session belongs to the running event loop.
+        """
 
     def rest(self) -> None:
         """Free the memory of GPUs that the learner also uses, until the next `load`.
 
-        Raises SamplerLost.
+        Raises SamplerLost if the sampler has died.
         """

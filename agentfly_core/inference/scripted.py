@@ -18,22 +18,22 @@ from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.text import fault, first_stop
 
 ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
-"""A function that returns a reply: its exact text, or a message with calls."""
+"""A function that returns a reply: the exact text, or a message with tool calls."""
 
 
 class Scripted(SamplerSession):
-    """Returns the replies of an asynchronous function of the conversation.
+    """A sampler that returns the replies of an asynchronous function.
 
         async def policy(conversation: Conversation) -> str | Message:
             return ("<call 41+58>", "99")[conversation.turn]
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode` returns the tokens of a text, and `write` the text of a message. Log-probabilities are
-    0.0. The policy version is -1 until a policy is loaded. Stop strings and length limits apply.
-
-    An error of the function becomes NoReply with the function's import path and line, except for
-    ServiceFailure and SamplerLost.
+    `encode` returns the tokens of a text, and `write` returns the text of a message.
+    Log-probabilities are 0.0. The version of replies is -1 until `load` sets it. Stop strings and
+    length limits apply. ServiceFailure and SamplerLost from the function are raised unchanged.
+    Every other error becomes NoReply, with the import path of the function and the line of the
+    error.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Scripted(SamplerSession):
     ) -> None:
         self._encode, self._stop_token, self._policy = encode, stop_token, policy
         self._write = write
-        # an inner function is named after the function that made it
+        # for an inner function, this is the name of the outer function
         written = policy if hasattr(policy, "__qualname__") else type(policy)
         name = written.__qualname__.partition(".<locals>")[0]
         self._called = f"The policy {written.__module__}:{name}"
         self._version = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Set the version of later replies."""
+        """Set the version of later replies. Nothing is loaded."""
         self._version = version
 
     @asynccontextmanager
@@ -63,7 +63,7 @@ class Scripted(SamplerSession):
         """Do nothing, because this sampler uses no GPU."""
 
     async def sample(self, request: Request) -> Sampled:
-        """Return the function's reply. Raises NoReply unless it is a text or a Message."""
+        """Return the function's reply. Raises NoReply unless the reply is text or a Message."""
         reply = await self._reply(request.conversation)
         text = self._write(reply) if isinstance(reply, Message) else reply
         stop = first_stop(text, request.params.stop)
@@ -74,7 +74,7 @@ class Scripted(SamplerSession):
         return Sampled(cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length")
 
     def continues(self, speaker: str) -> bool:
-        """False, because a function returns whole replies."""
+        """Return False, because the function returns whole replies."""
         return False
 
     async def _reply(self, conversation: Conversation) -> str | Message:

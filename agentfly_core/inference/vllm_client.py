@@ -1,6 +1,7 @@
-"""The sampler `vllm`: a running vLLM server on a UNIX socket, which takes and returns token ids.
+"""The sampler `vllm`. It uses a vLLM server on a UNIX socket, which reads and returns token ids.
 
-Each reply has vLLM's weight version, which reveals a restarted server and an interrupted load.
+Each reply contains the server's weight version. It reveals if the server has restarted or a load
+was interrupted.
 """
 
 import asyncio
@@ -28,17 +29,19 @@ LOADING, ADAPTER = "loading", "adapter"
 PATIENCE = 1800.0
 TEMPORARY = (429, 500, 502, 503, 504)
 PAUSES = tuple(0.05 * 2.0**attempt for attempt in range(7))
-"""Seconds before each repetition of a request that failed with a status of TEMPORARY."""
+"""Seconds to wait before each retry of a request that failed with a status in TEMPORARY."""
 NO_LOGPROB = -9999.0
 MOST_LIKELY = 20
-"""Number of most likely tokens from which an entropy is estimated. vLLM's default limit is 20."""
+"""The number of most likely tokens from which an entropy is estimated. By default, vLLM allows at
+most 20.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler of a vLLM service. All its state is in the server.
+    """The sampler of a vLLM service. The server stores all state.
 
-    With `takes_turns` the server sleeps while the learner works.
+    With `takes_turns`, the server sleeps while the learner works.
     """
 
     service: Service
@@ -47,10 +50,11 @@ class VLLM:
     takes_turns: bool = False
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy in place, compare it with its probe, and label it with `version`.
+        """Load a policy into the running server, check its weights, and label it with `version`.
 
-        An adapter's `base` must be the server's model. Waits while the server starts. Raises
-        WrongWeights, and SamplerLost with the end of the server's log.
+        If the policy is an adapter, `base` must be the server's model. Waits while the server
+        starts. Raises WrongWeights if the weights do not match the probe in the policy directory.
+        Raises SamplerLost, with the end of the server's log, if the server dies.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
@@ -58,10 +62,11 @@ class VLLM:
             self.service.wait(partial(_healthy, server), PATIENCE)
             if self.takes_turns:
                 server.post("/wake_up")
-            # for a resumed run the policy is often already loaded
+            # when a run is resumed, its policy is often already loaded
             if _label(server) == label:
                 return
-            # an interrupted load keeps this label, so that `shard` refuses the half-loaded weights
+            # if the load is interrupted, this label remains, and `shard` refuses the half-loaded
+            # weights
             server.post("/update_weight_version", json={"new_version": LOADING})
             if base is not None:
                 adapter = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
@@ -71,21 +76,22 @@ class VLLM:
                 if any(model["id"] == ADAPTER for model in models):
                     server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
                 server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
-            # the cache belongs to the old weights; vLLM refuses while requests still run
+            # reset, because the prefix cache belongs to the old weights; repeated, because vLLM
+            # refuses the reset while requests run
             self.service.wait(
                 lambda: bool(server.post("/reset_prefix_cache").json()["success"]), PATIENCE
             )
-            # labelled only after the probe: vLLM has silently kept old output projections after a
-            # reload
+            # labelled only after the check, because after a reload vLLM has silently kept old
+            # weights of the output projection
             self._check(server, policy, probe, _model(label))
             server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
-        """With `takes_turns`, put the server to sleep until the next `load`."""
+        """With `takes_turns`, let the server sleep until the next `load`."""
         if self.takes_turns:
             with self._server() as server:
                 self.service.wait(partial(_healthy, server), PATIENCE)
-                # this level keeps the base model of an adapter
+                # sleep level 1 keeps the base model of an adapter
                 server.post("/sleep", params={"level": 1})
 
     @asynccontextmanager
@@ -118,7 +124,10 @@ class VLLM:
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:
-        """Yield a client of the server. Its errors become SamplerLost. verify=False saves 20 ms."""
+        """Yield a client of the server. Errors of the client become SamplerLost.
+
+        `verify=False` saves 20 ms, because certificates are not loaded.
+        """
         client = httpx.Client(
             transport=httpx.HTTPTransport(uds=self.service.address, verify=False),
             base_url="http://vllm",
@@ -156,17 +165,17 @@ class _Shard(SamplerSession):
         if choice["finish_reason"] not in ("stop", "length"):
             raise self._lost(f"a reply ended with {choice['finish_reason']!r}")
         versions = choice["weight_versions"]
-        # a server that restarted meanwhile has the weights of its start, and its replies look fine
+        # if the server has restarted, it has its initial weights, which only the version reveals
         if [span["version"] for span in versions] != [self.label]:
             raise self._lost(f"a reply comes from {versions}, not from {self.label}")
         places = choice["logprobs"]["content"]
         logprobs = tuple(place["logprob"] for place in places)
-        # vLLM's number for -inf, which JSON cannot express
+        # vLLM writes this number for -inf, which JSON cannot express
         if NO_LOGPROB in logprobs:
             raise ValueError("A token lacks its log-probability: the weights are not finite.")
         # the label is version-probe, see `load`
         version = int(self.label.partition("-")[0])
-        # a stop token is identified by its number
+        # `stop_reason` is a string for a stop string, and a number for a stop token
         at_string = isinstance(choice["stop_reason"], str)
         finish: Finish = "stop_string" if at_string else choice["finish_reason"]
         likeliest = ([one["logprob"] for one in place["top_logprobs"]] for place in places)
@@ -174,7 +183,9 @@ class _Shard(SamplerSession):
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish, entropies)
 
     async def _answer(self, body: Mapping[str, Any]) -> Any:
-        """Return the server's answer. A request that failed temporarily is repeated."""
+        """Send a request and return the server's answer. Requests that failed temporarily are
+        retried.
+        """
         for pause in (*PAUSES, None):
             try:
                 async with self.session.post(
@@ -203,7 +214,9 @@ class _Shard(SamplerSession):
 
 
 def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
-    """Return all sampling fields, so that no default of model or server applies."""
+    """Return a request's sampling settings. All are set, so that no default of the model or the
+    server applies.
+    """
     return {
         "n": 1,
         "temperature": params.temperature,
@@ -216,7 +229,8 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
         "seed": seed,
         "stop": params.stop,
         "stop_token_ids": params.stop_tokens,
-        # the end tokens are in `stop_token_ids`; the model's own end tokens may differ
+        # all end tokens are in `stop_token_ids`; the end tokens in the model's configuration may
+        # differ
         "ignore_eos": True,
         "min_tokens": 0,
         "max_tokens": params.max_tokens,
@@ -229,9 +243,9 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
 
 
 def entropy(likeliest: Sequence[float]) -> float:
-    """Estimate a distribution's entropy, in nats, from its largest log-probabilities.
+    """Estimate the entropy of a distribution, in nats, from its largest log-probabilities.
 
-    All other tokens count as one token, so the estimate is never above the exact entropy.
+    All remaining tokens are treated as one token, so the estimate is never above the exact entropy.
     """
     probabilities = [math.exp(logprob) for logprob in likeliest]
     rest = max(0.0, 1 - math.fsum(probabilities))
@@ -250,7 +264,9 @@ def _label(server: httpx.Client) -> str:
 
 
 def _model(label: str) -> str:
-    """Return the model name for a label: the adapter, or the server's own model."""
+    """Return the model name to use in requests: the adapter's, or the name of the server's own
+    model.
+    """
     return ADAPTER if label.endswith(f"-{ADAPTER}") else SERVED
 
 

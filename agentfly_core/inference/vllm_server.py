@@ -1,4 +1,4 @@
-"""The command and the environment of the vLLM server."""
+"""The command and the environment variables of the vLLM server."""
 
 import sys
 from collections.abc import Iterator
@@ -13,19 +13,22 @@ from agentfly_core.system import hardware
 from agentfly_core.system.service import Service, new_address, supervised
 
 KIND, SERVED = "vllm", "policy"
-"""Names of the service, and of the model that the server starts with."""
+"""The name of the service, and the name of the model with which the server starts."""
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 SHARED_OUT = 64 * 2**20
 CPU_BLOCK = 32
-"""Tokens of a cache block, a multiple of 32 on CPU. Only whole blocks are shared: with vLLM's 128
-up to 127 tokens of each reply would be recomputed.
+"""The number of tokens in a block of the prefix cache. On CPU it must be a multiple of 32. Only
+whole blocks are reused. With vLLM's default of 128, up to 127 tokens of each reply would be
+recomputed.
 """
 OWN_KERNELS = '{"custom_ops": ["all"]}'
-"""Enables vLLM's own kernels, because nothing is compiled on CPU."""
+"""A vLLM setting that enables vLLM's own kernels. They are needed because nothing is compiled on
+CPU.
+"""
 NEEDED_AT_START = 0.01
-"""The share of a GPU that must be free when vLLM starts. vLLM's default is 0.92, but the learner
-may use most of the memory when a dead server restarts.
+"""The share of a GPU's memory that must be free when vLLM starts. vLLM's default is 0.92, but when
+a dead server restarts, the learner may use most of the memory.
 """
 
 
@@ -40,9 +43,9 @@ def served(
     adapter_rank: int = 0,
     restarts: int = 3,
 ) -> Iterator[Service]:
-    """Run a server during the block, see `launch` and `supervised`.
+    """Run a vLLM server during the block; see `launch` and `supervised`.
 
-    The server may not be ready yet when the block starts.
+    When the block begins, the server may still be starting.
     """
     address = new_address(KIND)
     command, environment = launch(address, model, dtype, agent, site, adapter_rank)
@@ -54,20 +57,21 @@ def served(
 def launch(
     address: Path, model: Path, dtype: str, agent: AgentPart, site: Site, adapter_rank: int = 0
 ) -> tuple[list[str], dict[str, str]]:
-    """Return command and environment of a server on a UNIX socket, for adapters up to
-    `adapter_rank`.
+    """Return the command and the environment variables of a server on a UNIX socket.
 
-    The server loads a tokenizer only if there are stop strings. Log-probabilities include the
-    temperature. Chunked prefill is off on CPUs, because vLLM 0.32 crashes there when it rewinds a
-    request's generator. On GPUs the model is sharded over all GPUs of the sampler, and the server
-    can sleep if the learner shares a GPU with it.
+    The server supports adapters of a rank of at most `adapter_rank`; 0 means no adapters. It loads
+    a tokenizer only if the agent has stop strings. Log-probabilities are computed after the logits
+    are divided by the temperature. On CPUs, chunked prefill is off, because with it vLLM 0.32
+    crashes when it rewinds the random generator of a request. On GPUs, tensor parallelism splits
+    the model over all GPUs of the sampler. If the learner shares a GPU with the server, the server
+    can sleep.
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,
         "served-model-name": SERVED,
         "uds": address,
         "dtype": dtype,
-        # the probe of the weights must also fit, plus one token
+        # the probe (tokens that check the weights) must also fit, plus one token
         "max-model-len": max(agent.max_model_len, probe.TOKENS + 1),
         "max-num-seqs": site.concurrency,
         # without chunked prefill a prompt must fit into one batch
@@ -105,12 +109,12 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(LONGEST_IDLE),
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # the model is a local folder; a request to the hub could hang without a network
+        # the model is a local folder, and without a network a request to the hub could hang
         "HF_HUB_OFFLINE": "1",
     }
     if site.device == "cpu":
-        # one process and no compilation: ready after 11 seconds instead of 44; a second thread
-        # makes SmolLM2-135M faster and a nano model slower
+        # With one process and without compilation, the server is ready after 11 seconds instead of
+        # 44. A second thread makes SmolLM2-135M faster, but a nano model slower.
         size = sum(path.stat().st_size for path in model.glob("*.safetensors"))
         environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCH_COMPILE_DISABLE": "1"}
         environment |= {"OMP_NUM_THREADS": str(site.threads if size > SHARED_OUT else 1)}

@@ -1,4 +1,4 @@
-"""A vLLM worker extension: it loads a policy's weights in place, also with tied embeddings."""
+"""A vLLM worker extension. It loads the weights of a policy in place, also with tied embeddings."""
 
 from typing import Any
 
@@ -15,8 +15,9 @@ class Swap:
     def swap(self, path: str) -> None:
         """Load the weights of a policy directory in place.
 
-        On CPU the output projection is a packed copy. vLLM 0.32 does not update this copy if the
-        projection is tied to the embedding.
+        On CPU, vLLM uses a copy of the output projection in another memory layout. If the
+        projection is tied to the embedding, vLLM 0.32 does not update this copy, so this method
+        does.
         """
         self.reload_weights(weights_path=path)
         if current_platform.is_cpu():

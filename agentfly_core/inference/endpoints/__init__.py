@@ -1,1 +1,1 @@
-"""Chat services in OpenAI's format. Requests count against a budget, and each answer is stored."""
+"""Chat services with OpenAI's API. Requests count against a budget, and each answer is stored."""

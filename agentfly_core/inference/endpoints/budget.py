@@ -1,4 +1,4 @@
-"""Budget and errors of a chat service."""
+"""The budget and the errors of a chat service."""
 
 import threading
 
@@ -7,23 +7,24 @@ from agentfly_core.inference.sampler import NoReply
 
 
 class EndpointLost(ServiceFailure):
-    """All attempts of a request failed."""
+    """All attempts to send a request to a chat service failed."""
 
 
 class EndpointRefused(NoReply):
-    """A service refuses a request, for example for a wrong key or model."""
+    """A chat service refused a request, for example because of a wrong key or model name."""
 
 
 class BudgetSpent(NoReply):
-    """The budget is spent; the message names the setting to raise."""
+    """The budget of a chat service is spent. The message names the setting to raise."""
 
 
 class Budget:
-    """The requests and tokens that a command may use: `Budget("judge", 1000, 2_000_000)`.
+    """The numbers of requests and tokens that a command may still use: `Budget("judge", 1000,
+    2_000_000)`.
 
-    Requests, including retries, are counted before they are sent, and tokens when the answer
-    arrives. So requests in flight may exceed the limit. It is thread-safe, because episodes and
-    scores run in different threads.
+    Requests, including retries, are counted before they are sent. Tokens are counted when the
+    answer arrives, so the answers of requests in flight may exceed the limit. The class is
+    thread-safe, because episodes and rewards run in several threads.
     """
 
     def __init__(self, name: str, requests: int, tokens: int) -> None:
@@ -32,7 +33,7 @@ class Budget:
         self._most = {"max_requests": requests, "max_tokens": tokens}
 
     def take(self) -> None:
-        """Count a request before it is sent; raises BudgetSpent."""
+        """Count a request before it is sent. Raises BudgetSpent if the budget is spent."""
         with self._lock:
             for setting, spent in self._spent.items():
                 if spent >= (most := self._most[setting]):

@@ -1,4 +1,4 @@
-"""Requests to a chat service in OpenAI's format, and its replies."""
+"""Requests to a chat service in the format of OpenAI's API, and the replies to them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,15 +12,15 @@ from agentfly_core.system.formats.json_value import JSON
 
 
 class UnreadableAnswer(ValueError):
-    """A service's answer contains no reply."""
+    """The answer of a chat service contains no reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
 
-    Observations after a message answer its calls in order. Surplus observations are sent as user
-    messages.
+    Observations after a message are the results of the tool calls in the message, in order. Further
+    observations are sent as user messages.
     """
 
     messages: tuple[Message | Observation, ...]
@@ -30,7 +30,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
 
     def body(self) -> dict[str, JSON]:
-        """The request as JSON, without the model's name."""
+        """The request as JSON, but without the name of the model."""
         return {
             "messages": list(_written(self.messages)),
             "temperature": self.temperature,
@@ -41,9 +41,9 @@ class ChatRequest:
 
 
 def reply_of(answer: JSON) -> Message:
-    """Read the reply in an answer; it is `cut` if the token limit ended it.
+    """Return the reply in an answer. Its `cut` is set if it ended at the token limit.
 
-    Raises UnreadableAnswer.
+    Raises UnreadableAnswer if the answer contains no reply.
     """
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
@@ -58,7 +58,7 @@ def reply_of(answer: JSON) -> Message:
 
 
 def tokens_of(answer: Mapping[str, JSON]) -> int:
-    """Return the number of tokens that an answer reports, 0 if that is not a positive integer."""
+    """Return the number of tokens that an answer reports, 0 if it is missing or invalid."""
     usage = answer.get("usage")
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     return max(total, 0) if isinstance(total, int) and total is not True else 0
@@ -90,7 +90,9 @@ def _function(call: ToolCall | BadCall) -> JSON:
 
 
 def read_call(function: Mapping[str, Any]) -> ToolCall | BadCall:
-    """Read `{"name": "add", "arguments": "{}"}`; a wrong call becomes BadCall."""
+    """Read a tool call such as `{"name": "add", "arguments": "{}"}`. An invalid call becomes
+    BadCall.
+    """
     name, written = function["name"], function.get("arguments") or None
     text = json.dumps({"name": name, "arguments": written or "{}"}, ensure_ascii=False)
     if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""The client of a chat service in OpenAI's format, with retries, a budget and stored answers."""
+"""The client of a chat service with OpenAI's API. It has retries, a budget and stored answers."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from agentfly_core.system.formats.json_value import JSON, as_json, map_strings
 from agentfly_core.system.formats.text import clip, fault, redact
 
 PASSING = (408, 409, 425, 429)
-"""HTTP status codes that are retried, besides those of 500 and more."""
+"""HTTP status codes that are retried. All codes of 500 or more are retried, too."""
 LONGEST_PAUSE = 60.0
 BYTES_A_TOKEN = 4
 MOST_SHOWN = 500
 
 
 class _Passing(Exception):
-    """An attempt failed, and another one may succeed."""
+    """An attempt failed, but a further attempt may succeed."""
 
 
 class ChatService:
-    """A chat service that the site defines: `ChatService("judge", site.endpoints["judge"], store)`.
+    """A chat service that the site settings define: `ChatService("judge", site.endpoints["judge"],
+    store)`.
 
-    `store` keeps answers by the digest of their request. `pause` is the time in seconds before the
-    second attempt; it doubles with each further attempt. All connections share the budget and the
-    limit of concurrent requests.
+    `store` stores each answer under the digest of its request. `pause` is the time in seconds
+    before the second attempt. It doubles with each further attempt. All connections share the
+    budget and the limit of concurrent requests.
     """
 
     def __init__(self, name: str, settings: Endpoint, store: Store, pause: float = 1.0) -> None:
@@ -46,9 +47,9 @@ class ChatService:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ChatClient]:
-        """Connect on the running event loop.
+        """Open connections to the service on the running event loop.
 
-        Raises ValueError if the key's environment variable is unset.
+        Raises ValueError if the environment variable with the API key is unset.
         """
         variable = self.settings.api_key_env
         if variable and not os.environ.get(variable):
@@ -67,18 +68,19 @@ class ChatService:
 
 @dataclass(frozen=True, slots=True)
 class ChatClient:
-    """Connections to a service on one event loop."""
+    """The connections to a chat service on one event loop."""
 
     service: ChatService
     session: aiohttp.ClientSession
 
     async def ask(self, request: ChatRequest, draw: int) -> Message:
-        """Return the service's reply.
+        """Return the reply of the service to a request.
 
-        The reply is stored under the key of the request and `draw`. Another `draw`, like another
-        seed, gives another reply.
+        The reply is stored under a digest of the request and `draw`, and a repeated request gets
+        the stored reply. Like a seed, `draw` distinguishes several replies to the same request.
 
-        Raises EndpointLost, EndpointRefused and BudgetSpent.
+        Raises EndpointLost if all attempts fail, EndpointRefused if the service refuses the
+        request, and BudgetSpent if the budget is spent.
         """
         settings = self.service.settings
         fields = {**request.body(), "model": settings.model, **settings.extra}
@@ -96,7 +98,8 @@ class ChatClient:
                 content: dict[str, JSON] = {"answer": as_json(answer)}
                 create = self.service.store.create_json
                 new = await asyncio.to_thread(create, _answer_uri(key), content)
-                # another task may have stored the same answer meanwhile
+                # if another task has stored an answer to the same request meanwhile, use that
+                # answer
                 return reply_of(answer if new else await self._stored(key))
             except _Passing as passing:
                 failure = str(passing)
@@ -108,13 +111,20 @@ class ChatClient:
         )
 
     async def _stored(self, key: str) -> JSON:
-        """Return the stored answer of a key, or None. Raises Damaged."""
+        """Return the stored answer of a key, or None.
+
+        Raises Damaged if the stored file is damaged.
+        """
         entry = await asyncio.to_thread(self.service.store.read_json, _answer_uri(key))
         answer: JSON = entry["answer"] if entry else None
         return answer
 
     async def _sent(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        """Make one attempt; raises _Passing if another may succeed, and EndpointRefused."""
+        """Send a request once, and return the answer.
+
+        Raises _Passing if a further attempt may succeed, and EndpointRefused if the service refuses
+        the request.
+        """
         url = f"{self.service.settings.url.rstrip('/')}/chat/completions"
         try:
             # a redirect could send the key to another host
@@ -140,7 +150,7 @@ class ChatClient:
         return {name: map_strings(item, self._redacted) for name, item in parsed.items()}
 
     def _redacted(self, text: str) -> str:
-        """Remove secrets and the service's key from a text."""
+        """Remove the service's key and all other secrets from a text."""
         variable = self.service.settings.api_key_env
         key = os.environ.get(variable, "") if variable else ""
         return redact(text.replace(key, f"[{variable}]") if key else text)

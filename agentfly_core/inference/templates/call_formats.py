@@ -1,4 +1,4 @@
-"""Parse tool calls in the formats that models write."""
+"""Parse tool calls in the formats that families of models write."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,19 +17,23 @@ FormatName = Literal[
 ]
 Schemas = Mapping[str, ToolSchema]
 PlacedCall = tuple[int, int, ToolCall | BadCall]
-"""Begin and end of a call in the text, and the call."""
+"""A call with its position in the text: the index of its first character, the index after its last
+character, and the call.
+"""
 _QWEN = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 _GLM = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
 _PYTHON = {"True": True, "False": False, "None": None}
-"""Values that Jinja writes as Python does."""
+"""Values that Jinja templates write in Python syntax."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallFormat:
-    """A format of calls: each call is between `begin`, which may have the group `name`, and `end`.
+    """A format of tool calls.
 
-    A template that writes this format contains the pattern `sign`. `read` returns the calls between
-    the marks. If `end` is "", a call ends with its JSON.
+    Each call is between text that matches `begin` and the text `end`. If `end` is "", a call ends
+    with its JSON. `begin` may contain the groups `name` (of the tool) and `id`. If `sign` is found
+    in a call that a template has rendered, the template uses this format. `read` parses the text
+    between `begin` and `end`.
     """
 
     sign: re.Pattern[str]
@@ -38,7 +42,9 @@ class CallFormat:
     read: Callable[[str, str, Schemas], Sequence[ToolCall]]
 
     def calls(self, text: str, schemas: Schemas) -> Iterator[PlacedCall]:
-        """Yield all calls of a text without reasoning; wrong calls become BadCall."""
+        """Yield all calls in a text, from which the reasoning was removed. Invalid calls become
+        BadCall.
+        """
         at = 0
         while match := self.begin.search(text, at):
             behind = end_of_json(text, match.end())
@@ -85,7 +91,7 @@ def _with_id(value: JSON) -> ToolCall:
 
 def _llama(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
     call = call_of(strict_json.parse(body))
-    return [ToolCall(call.name, call.arguments)]  # `parameters` is this format's key: not lenient
+    return [ToolCall(call.name, call.arguments)]  # not lenient: `parameters` is this format's key
 
 
 def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[ToolCall]]:
@@ -105,13 +111,13 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
 
 
 def _value(text: str, schema: JSON) -> JSON:
-    """Read a value from a template that writes texts without quotes and other values as JSON or
-    Python.
+    """Read an argument's value. The template writes strings without quotes, and all other values as
+    JSON or Python.
     """
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):
         return None
-    # 12 stays a text if the schema wants a string
+    # "12" stays a string if the schema allows a string
     if "string" in kinds:
         return text
     if text in _PYTHON:
@@ -191,9 +197,11 @@ FORMATS: Mapping[FormatName, CallFormat] = {
         _llama,
     ),
 }
-"""Formats by name; `format_of` tries them in this order, so specific signs come first."""
+"""Formats by name. `format_of` tries them in this order, so formats with a more specific `sign`
+come first.
+"""
 
 
 def format_of(text: str) -> FormatName | Literal[""]:
-    """Return the format of a rendered call, or "" for a format that is not in FORMATS."""
+    """Return the format of a call that a template has rendered, or "" if it is not in FORMATS."""
     return next((name for name, one in FORMATS.items() if one.sign.search(text)), "")

@@ -1,4 +1,4 @@
-"""ChatML with Hermes tool calls, the format of Qwen2.5, SmolLM2 and nano models."""
+"""ChatML with tool calls in the Hermes format. Qwen2.5, SmolLM2 and nano models use it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 START, END = "<|im_start|>", "<|im_end|>"
 _MARK = re.compile(rf"\n?{CALL}|{THINK}")
 _SPACE, _DECODER = re.compile(r"\s*"), json.JSONDecoder()
-# white space, accents, emoji and digits, where tokenizers differ
+# white space, accents, emoji and digits, because tokenizers treat them differently
 _PROBE = " \n a  b\n\n\té 🙂 1234\n"
 TOOLS = """# Tools
 
@@ -56,9 +56,11 @@ class Hermes:
         </tool_response><|im_end|>
         <|im_start|>assistant
 
-    With `show_tools` the system message lists the tools; a warm-started model does not need the
-    list. Only markup and replies produce added tokens, never other text. Raises ValueError if the
-    tokenizer lacks ChatML's special tokens, or if the exported template would give other tokens.
+    With `show_tools`, the system message lists the tools. A warm-started model does not need this
+    list. Added tokens (such as `<|im_end|>`) come only from markup and from replies, never from
+    texts of users or tools. The constructor raises ValueError if the tokenizer lacks ChatML's
+    special tokens. It also raises ValueError if a prompt has other tokens with the Jinja template
+    in `jinja`.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
@@ -70,25 +72,26 @@ class Hermes:
         self._before, self._behind, self._listed = mark(START), mark(END), mark(TOOLS)
         self._answer = mark("<tool_response>"), mark("</tool_response>")
         self._header = self._text.encode(f"{self._before}assistant\n")
-        # some tokenizers include the white space around a token
+        # between two marks, because some tokens include the white space around them
         self._after = self._text.encode(f"{self._behind}\n{self._before}")[1:-1]
         self.stop_tokens = (self._end,)
         self._require_served()
 
     @property
     def jinja(self) -> str:
-        """A Jinja chat template for transformers and vLLM that renders the same text.
+        """A Jinja chat template for transformers and vLLM that renders the same texts as this
+        class.
 
-        The text's tokens differ from the tokens of this class if a message contains special tokens.
-        They also differ if the tokenizer merges a line break with the next reply, as the tokenizers
-        of nano models do.
+        If a message contains the text of a special token, the tokens differ from the tokens of this
+        class. They also differ if the tokenizer merges the line break before a reply with the
+        reply, as the tokenizers of nano models do.
         """
         return jinja_text(TOOLS if self._show_tools else None)
 
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
-        """Encode the whole prompt, up to and including the header of the next reply."""
+        """Encode a whole prompt, including the header of the next reply."""
         system = [m.content for m in messages[:1] if isinstance(m, Message) and m.role == "system"]
         conversation = messages[len(system) :]
         if tools and self._show_tools:
@@ -104,21 +107,20 @@ class Hermes:
         read: Sequence[Message | Observation],
         before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...]:
-        """Encode the messages between `reply` and the next reply; see ChatTemplate."""
+        """Encode the messages `read` between `reply` and the next reply; see ChatTemplate."""
         ended = bool(reply) and reply[-1] == self._end
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 
     def fit(self, text: str, tokens: int) -> str:
-        """Shorten a text to at most `tokens` tokens: its middle becomes `[...
-
-        N bytes omitted ...]`.
+        """Shorten a text to at most `tokens` tokens. Its middle is replaced by `[... N bytes
+        omitted ...]`.
         """
         return self._text.fit(text, tokens)
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """Parse a reply, up to its first stop string.
+        """Parse a reply. The text ends before the first of the strings `stop`.
 
-        Calls inside of thoughts are ignored, and malformed calls become BadCall.
+        Tool calls within the reasoning are ignored. Malformed calls become BadCall.
         """
         tokens = reply[:-1] if reply and reply[-1] == self._end else reply
         text = before_stop(self._text.decode(tokens), stop)
@@ -147,19 +149,19 @@ class Hermes:
                     yield from self._block(message.role, message.content)
 
     def _block(self, role: str, text: str) -> tuple[int, ...]:
-        """Encode a message with marked added tokens."""
+        """Encode a message and its markup. The markup becomes added tokens."""
         encoded = self._text.encode(f"{self._before}{role}\n{text}{self._behind}")
         return (*encoded, *self._after)
 
     def _reply(self, message: Message) -> tuple[int, ...]:
-        """Return the tokens of a reply after its header, as `reply_encoder` does."""
+        """Return the tokens of a reply without its header, in the same way as `reply_encoder`."""
         text = self._text.mark(reply_text(message), special=False)
         whole = self._text.encode(f"{self._before}assistant\n{text}{self._behind}")[:-1]
         size = len(self._header)
         return whole[size:] if whole[:size] == self._header else self._text.encode(text)
 
     def _require_served(self) -> None:
-        """Raise ValueError if the exported template gives other tokens for a prompt."""
+        """Raise ValueError if the Jinja template in `jinja` gives other tokens for a prompt."""
         read = (Message("system", _PROBE), Message("user", _PROBE), Observation("probe", _PROBE))
         roles = ("system", "user", "tool")
         served = self._tokenizer.apply_chat_template(
@@ -184,11 +186,15 @@ class Hermes:
 
 
 def hermes_calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
-    """Yield begin and end of each call outside of thoughts, and the call."""
+    """Yield the tool calls in a reply, except calls within the reasoning.
+
+    Each item contains the index of the call's first character, the index after its last character,
+    and the call.
+    """
     at, first, last = 0, len(text) - len(text.lstrip()), text.rfind(THOUGHT_END)
     while mark := _MARK.search(text, at):
         if mark[0] == THINK:
-            # an unclosed thought counts only at the beginning of the reply
+            # reasoning without an end mark counts only at the beginning of the reply
             at = len(text) if mark.start() == first else mark.end()
             if mark.start() < last:
                 at = text.find(THOUGHT_END, mark.end()) + len(THOUGHT_END)
@@ -200,7 +206,9 @@ def hermes_calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
 
 
 def end_of_json(text: str, begin: int) -> int:
-    """Return the end of the JSON value at `begin`, or `begin` without a JSON value."""
+    """Return the end of the JSON value that begins at index `begin`. Without a value, return
+    `begin`.
+    """
     space = _SPACE.match(text, begin)
     assert space
     try:

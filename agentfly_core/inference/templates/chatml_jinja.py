@@ -1,4 +1,4 @@
-"""The Hermes template in Jinja for transformers and vLLM."""
+"""The chat template Hermes as a Jinja template for transformers and vLLM."""
 
 import json
 
@@ -45,9 +45,10 @@ _CONVERSATION = """\
 
 
 def jinja_text(tools: str | None) -> str:
-    """Return the template.
+    """Return the text of the Jinja template.
 
-    `tools` is the text around `{signatures}`; None leaves out the list of tools.
+    `tools` is the text of the list of tools, with the placeholder `{signatures}`. If it is None,
+    the template does not list tools.
     """
     if tools is None:
         return _SYSTEM + _CONVERSATION

@@ -1,4 +1,7 @@
-"""Hide added tokens in the contents of messages from a Jinja template."""
+"""Hide added tokens in the contents of messages from a Jinja template.
+
+Added tokens are tokens such as `<|im_end|>` that a tokenizer recognizes by their name in a text.
+"""
 
 import re
 from collections.abc import Collection, Mapping
@@ -9,27 +12,33 @@ from agentfly_core.records.trajectory import BadCall, Message, Observation
 
 FIRST, ESCAPE = 0x100000, "\U0010fffd"
 PLANE = 0x10000
-"""Hidden tokens are private characters of Unicode's last plane; such characters are escaped."""
+"""The offset by which characters are escaped.
+
+Placeholders of added tokens are private characters of Unicode's last plane. If such a character
+occurs in a content, it is escaped.
+"""
 
 
 class HiddenTokens:
-    """Replaces added tokens in contents by private characters, and restores them.
+    """Replaces the names of added tokens in contents by private characters, and restores the names.
 
-    hidden = HiddenTokens(["<|im_end|>"])
-    hidden.show(hidden.hide("a<|im_end|>"))  # "a<|im_end|>", which no template wrote
+        hidden = HiddenTokens(["<|im_end|>"])
+        hidden.show(hidden.hide("a<|im_end|>"))  # "a<|im_end|>", which no template wrote
+
+    Between these calls, a chat template can render the text, and the name does not become markup.
     """
 
     def __init__(self, added: Collection[str]) -> None:
         self._hidden = {token: chr(FIRST + number) for number, token in enumerate(added)}
         self._shown = {sign: token for token, sign in self._hidden.items()}
-        # longest first, because a regex takes the first alternative that fits
+        # longest names first, because a regular expression takes the first alternative that matches
         longest_first = sorted(added, key=len, reverse=True)
         self._tokens = re.compile(
             "|".join([*map(re.escape, longest_first), "[\U00100000-\U0010ffff]"])
         )
 
     def hide(self, value: Any) -> Any:
-        """Replace added tokens in all texts and keys of a JSON value by placeholders."""
+        """Replace added tokens in all strings and keys of a JSON value by placeholders."""
         if isinstance(value, str):
             return self._tokens.sub(lambda match: self._sign(match[0]), value)
         if isinstance(value, Mapping):
@@ -37,7 +46,7 @@ class HiddenTokens:
         return [self.hide(item) for item in value] if isinstance(value, list | tuple) else value
 
     def hide_message(self, item: Message | Observation) -> Message | Observation:
-        """Replace added tokens in a message by placeholders."""
+        """Replace added tokens in the texts and tool calls of a message by placeholders."""
         if isinstance(item, Observation):
             return replace(item, content=self.hide(item.content))
         calls = tuple(
@@ -50,7 +59,7 @@ class HiddenTokens:
         return replace(item, content=content, calls=calls, reasoning=reasoning)
 
     def show(self, text: str) -> str:
-        """Restore the hidden tokens of a text."""
+        """Replace the placeholders in a text by the names of the added tokens."""
         return re.sub(
             f"{ESCAPE}(.)|[\U00100000-\U0010fffc]",
             lambda match: chr(ord(match[1]) + PLANE) if match[1] else self._shown[match[0]],

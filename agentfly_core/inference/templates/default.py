@@ -1,4 +1,4 @@
-"""The chat template of an experiment without `template`."""
+"""The chat template that an experiment without the setting `template` uses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
     """Return the model's own chat template.
 
-    Hermes is used for models without one, for nano models and for exports of Hermes.
+    Return Hermes for a model without a chat template, for nano models, and for exported models with
+    the Jinja template of Hermes.
 
-    The choice depends only on the tokenizer: equal models get the same template. Settings
-    can choose another template, see `TemplatePart`. Raises ValueError for a template that cannot be
+    The choice depends only on the tokenizer: equal models get the same template. Settings can
+    choose another template; see `TemplatePart`. Raises ValueError if the model's template cannot be
     used.
     """
-    from agentfly_core.models.nano import CHATML  # it loads transformers, which takes seconds
+    from agentfly_core.models.nano import CHATML  # imports transformers, which takes seconds
 
     own = tokenizer.chat_template
     if not own or own in (CHATML, jinja_text(TOOLS)):

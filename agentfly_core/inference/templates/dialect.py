@@ -1,4 +1,4 @@
-"""Find out what a chat template supports, by rendering short conversations."""
+"""Find out what a chat template supports. For this purpose, short conversations are rendered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentfly_core.system.formats.json_value import JSON
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# families of models use different keys
+# the keys under which families of models expect the reasoning of a message
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 USER, SYSTEM = {"role": "user", "content": "U0"}, {"role": "system", "content": "S0"}
 REPLY: dict[str, Any] = {"role": "assistant", "content": "A0"}
@@ -31,14 +31,16 @@ SCHEMA = ToolSchema(
 )
 TOOLS: Sequence[dict[str, JSON]] = (SCHEMA.listed,)
 TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
-"""Texts whose tokens must not depend on the text before them."""
+"""Texts that must have the same tokens, whatever text comes before them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """A template's markup: the tokens `stop` end a reply, `marks` enclose its reasoning.
+    """The markup of a chat template.
 
-    `calls` is the format of its calls, or "" for a format that is not in FORMATS.
+    - `stop`: tokens that end a reply
+    - `calls`: the format of tool calls, or "" if their format is not in FORMATS
+    - `marks`: the marks that enclose the reasoning of a reply
     """
 
     dialect: Dialect
@@ -53,16 +55,17 @@ def markup_of(
     stop: Sequence[str],
     calls: FormatName | Literal[""],
 ) -> Markup:
-    """Find the markup of a template with these variables.
+    """Find the markup that a tokenizer's chat template writes with these variables.
 
-    `stop` and `calls` override what is found.
+    `stop` and `calls` override the markup that is found.
 
-    Raises ValueError for a template that writes no header or no end of a reply, and for a tokenizer
-    whose tokens of a text depend on the text before it.
+    Raises ValueError if the template writes neither a header before a reply nor the reply at once,
+    or if it writes no end token after a reply. Also raises ValueError if the tokens of a text
+    depend on the text before it.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
     header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)
-    # in Mistral's template, a reply follows the question without a header
+    # without a header, the reply must follow the question directly, as in Mistral's template
     begins = (f"{prompt}A0", f"{prompt} A0")
     if not header and not renderer.render([USER, REPLY]).startswith(begins):
         raise ValueError(
@@ -73,7 +76,7 @@ def markup_of(
     replied = [USER, {dialect.reasoning or "role": "R0"} | REPLY]
     marks = marks_of(jinja_of(tokenizer, TOOLS), renderer.render(replied))
     called = ""
-    if dialect.native:  # without the list of tools before the call
+    if dialect.native:  # only the call itself, without the list of tools before it
         called = renderer.render([USER, _called(dialect, 1)], TOOLS)
         called = called[len(common_beginning(called, renderer.render([USER], TOOLS))) :]
     ends = tuple(stop) or tuple(dict.fromkeys(_ends(renderer, called)))
@@ -110,10 +113,10 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
 
 
 def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
-    """Yield the dialects in which the template writes tools, a call and its answer."""
+    """Yield the dialects in which the template can write tools, a tool call and its answer."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
-    # some templates refuse arguments as objects, or an empty content
+    # some templates refuse arguments that are objects, or a content that is ""
     for as_text, empty in product((False, True), ("", None)):
         dialect = Dialect(arguments_as_text=as_text, empty=empty)
         answer = {"role": "tool", "tool_call_id": "call00000", "name": "f0", "content": "O0"}
@@ -142,7 +145,9 @@ def _called(dialect: Dialect, calls: int) -> dict[str, Any]:
 
 
 def _ends(renderer: JinjaRenderer, called: str) -> Iterator[str]:
-    """Yield the first added token after a reply, and the last added token of a call."""
+    """Yield the end tokens of a template: the first added token after a reply, and the last added
+    token in the rendered call `called`.
+    """
     replied = renderer.render([USER, REPLY])
     if ends := renderer.encoder.markup_in(replied[replied.rindex("A0") :]):
         yield ends[0][1]
@@ -157,7 +162,7 @@ def _header(renderer: JinjaRenderer, chat: ChatRows) -> str:
 def _writes(
     renderer: JinjaRenderer, chat: ChatRows, *texts: str, tools: Sequence[dict[str, JSON]] = ()
 ) -> bool:
-    """Whether the template accepts the messages and writes these texts."""
+    """Whether the template accepts these messages and the result contains all `texts`."""
     try:
         rendered = renderer.render(chat, tools, prompt=True)
         rendered += renderer.render(chat, tools)

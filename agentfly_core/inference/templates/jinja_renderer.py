@@ -1,4 +1,4 @@
-"""Render conversations by a tokenizer's own Jinja template, as text and as tokens."""
+"""Render conversations with the tokenizer's own Jinja template, as text or as tokens."""
 
 from __future__ import annotations
 
@@ -22,16 +22,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 ChatRows = list[dict[str, Any]]
-"""Messages as chat services take them."""
+"""Messages as JSON objects, in the format of OpenAI's API."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The forms of messages that a template can write.
+    """The forms of messages that a chat template can write.
 
-    `reasoning` is the message key of a reply's reasoning, empty if the template has none. `native`
-    templates write tools, calls and answers; otherwise these are written as Hermes text. `empty` is
-    the content of a reply that consists of calls only.
+    - `reasoning`: the key under which a message contains its reasoning, or "" if the template
+      writes no reasoning of earlier replies
+    - `native`: whether the template writes tools, calls and answers. Otherwise they are written as
+      text in the Hermes format.
+    - `arguments_as_text`: whether the arguments of a call must be a JSON text instead of an object
+    - `empty`: the content of a reply that consists only of calls
+    - `answers_as_user`: whether answers of tools are sent as user messages
+    - `alternates`: whether adjacent user messages must be joined
+    - `system`: whether system messages are supported
+    - `several_calls`: whether a reply may contain several calls
     """
 
     reasoning: str = ""
@@ -45,9 +52,9 @@ class Dialect:
 
 
 class JinjaRenderer:
-    """Renders messages with template `variables`.
+    """Renders messages with a tokenizer's chat template and these `variables`.
 
-    A message's content never becomes the template's markup.
+    The content of a message never becomes markup of the template.
     """
 
     def __init__(
@@ -58,7 +65,7 @@ class JinjaRenderer:
         self.contents = HiddenTokens(self.encoder.markup)
 
     def with_variables(self, variables: Mapping[str, Any]) -> JinjaRenderer:
-        """Return a renderer with further variables."""
+        """Return a renderer with these variables added."""
         return JinjaRenderer(self._tokenizer, {**self._variables, **variables}, self.dialect)
 
     def text(
@@ -67,8 +74,9 @@ class JinjaRenderer:
         tools: Sequence[ToolSchema],
         prompt: bool = True,
     ) -> str:
-        """Render the text with hidden tokens; with `prompt` it ends with the header of the next
-        reply.
+        """Render messages as text, in which added tokens of contents are replaced by placeholders.
+
+        With `prompt`, the text ends with the header of the next reply.
         """
         hidden = [self.contents.hide_message(item) for item in map(with_ids, messages)]
         chat, listed = self._request(hidden, [self.contents.hide(tool.listed) for tool in tools])
@@ -77,11 +85,12 @@ class JinjaRenderer:
     def difference(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> str:
-        """Compare a prompt with a chat server's prompt.
+        """Compare the prompt with the prompt of a chat server for the same messages.
 
-        Return the first different token, or "".
+        Return a description of the first token that differs, or "" if all tokens are equal.
 
-        Contents with added tokens are not compared, because a server turns them into markup.
+        Messages that contain names of added tokens are not compared, because a server turns these
+        names into markup.
         """
         if any(self.encoder.markup_in(item.content) for item in messages):
             return ""
@@ -98,7 +107,7 @@ class JinjaRenderer:
     def render(
         self, chat: ChatRows, tools: Sequence[dict[str, JSON]] = (), prompt: bool = False
     ) -> str:
-        """Run the template. Raises ValueError for messages that the template refuses."""
+        """Run the template. Raises ValueError if the template refuses the messages."""
         try:
             return str(
                 self._tokenizer.apply_chat_template(
@@ -113,16 +122,16 @@ class JinjaRenderer:
             raise ValueError(f"The model's chat template refuses a conversation: {error}") from None
 
     def tokens(self, text: str) -> tuple[int, ...]:
-        """Encode a rendered text.
+        """Encode a text that the method `text` has rendered.
 
-        Only added tokens that the template itself wrote become added tokens.
+        Only markup that the template itself has written becomes added tokens.
         """
         return self.encoder.encode(self.contents.show(self.encoder.mark(text)))
 
     def _request(
         self, messages: Sequence[Message | Observation], listed: list[dict[str, JSON]]
     ) -> tuple[ChatRows, list[dict[str, JSON]]]:
-        """Return the messages and tools of a request to a chat server."""
+        """Return the messages and the list of tools as they are sent to a chat server."""
         chat = [*self._chat(messages)]
         if not self.dialect.native:
             chat, listed = self._with_list(chat, listed), []
@@ -134,7 +143,7 @@ class JinjaRenderer:
             if isinstance(item, Observation):
                 yield self._answer(item, open_calls.popleft() if open_calls else "")
             elif item.role == "assistant":
-                # an unreadable call is sent as text, so its answer belongs to no call
+                # a call that cannot be read is sent as text, so its answer refers to no call id
                 open_calls = deque(c.id if isinstance(c, ToolCall) else "" for c in item.calls)
                 yield self._reply(item)
             else:
@@ -184,7 +193,11 @@ class JinjaRenderer:
 
 
 def with_ids(item: Message | Observation) -> Message | Observation:
-    """Give each call an id: the model's own, or nine digits that depend on the call."""
+    """Give each tool call an id.
+
+    This is the id that the model wrote, or otherwise nine characters that are derived from the
+    call.
+    """
     if isinstance(item, Observation):
         return item
     calls = (
@@ -195,7 +208,7 @@ def with_ids(item: Message | Observation) -> Message | Observation:
 
 
 def _id(number: int, call: ToolCall) -> str:
-    # nine letters or digits, as Mistral's templates require
+    # Mistral's templates require nine letters or digits
     return hashing.short(number, call.name, json.dumps(dict(call.arguments)))[:9]
 
 
@@ -207,7 +220,7 @@ def common_beginning(first: str, second: str) -> str:
 
 
 def _merged(chat: ChatRows) -> ChatRows:
-    """Join neighbouring user messages."""
+    """Join adjacent user messages."""
     merged: ChatRows = []
     for row in chat:
         if merged and row["role"] == "user" == merged[-1]["role"]:

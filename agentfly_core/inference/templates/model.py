@@ -1,4 +1,4 @@
-"""A model's own chat template: its tokenizer's Jinja template, rendered as a chat server does."""
+"""A model's own chat template: its tokenizer's Jinja template, rendered as by a chat server."""
 
 from __future__ import annotations
 
@@ -25,15 +25,21 @@ MessageList = Sequence[Message | Observation]
 
 
 class ModelTemplate:
-    """The chat template of a tokenizer, `template: model`.
+    """The chat template of the model's tokenizer (`template: model`).
 
-    Prompts have the same tokens as with `apply_chat_template`, except that contents never become
-    added tokens. Some templates later render earlier messages differently: then a new context
-    starts, unless `history` is `kept`. `variables` are passed to the template. `date` (such as
-    2026-01-31) is for templates that insert the date. `stop` are end tokens, `calls` is the format
-    of calls, and `thinking_budget` is the maximum number of reasoning tokens (0: no limit).
+    Prompts have the same tokens as with `apply_chat_template`, except that contents of messages
+    never become added tokens. Some templates change how they render earlier messages when new
+    messages are added. A new context then starts, unless `history` is `kept`.
 
-    Raises ValueError for tokenizers and templates that cannot be used, and for unknown variables.
+    - `calls`, `stop`: the format of tool calls and the end tokens. They override the format and the
+      tokens that are found by rendering short conversations.
+    - `date`: a date such as 2026-01-31 for templates that insert the current date
+    - `train_reasoning`: whether reasoning tokens are trained
+    - `thinking_budget`: the maximum number of reasoning tokens; 0 means no limit
+    - `variables`: variables that are passed to the template
+
+    The constructor raises ValueError if the tokenizer or the template cannot be used, or for an
+    unknown variable.
     """
 
     def __init__(
@@ -59,7 +65,7 @@ class ModelTemplate:
         marks = self.markup.marks
         self.thought_close = self._id(marks.close) if thinking_budget else -1
         self.thought_end = self._renderer.tokens(marks.joined("", "", opened=True))
-        """The tokens that end reasoning which is not finished."""
+        """The tokens that are appended to end unfinished reasoning."""
         self._of_renderer()
         check = [QUESTION, Message("assistant", "\n a"), QUESTION]
         if difference := self._renderer.difference(check, ()):
@@ -70,22 +76,21 @@ class ModelTemplate:
 
     @property
     def jinja(self) -> str:
-        """The chat template for transformers and vLLM, with the variables of training."""
+        """The chat template for transformers and vLLM, with the variables used in training."""
         names = {k: "none" if v is None else json.dumps(v) for k, v in self._variables.items()}
         settings = (f"{{%- set {name} = {value} -%}}\n" for name, value in names.items())
         return "".join(settings) + self._jinja
 
     @property
     def reads_calls(self) -> bool:
-        """Whether tool calls can be parsed."""
+        """Whether tool calls in replies can be parsed."""
         return self._reader.reads_calls
 
     def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> ModelTemplate:
-        """Return the template of a speaker with these tools; `thinking` switches reasoning on or
-        off.
+        """Return the template for a speaker with these tools.
 
-        Raises ValueError for tools whose calls cannot be parsed, and if the template cannot switch
-        reasoning.
+        `thinking` switches reasoning on or off; None means the default of the template. Raises
+        ValueError if calls of tools cannot be parsed, or if the template cannot switch reasoning.
         """
         if tools and not self.reads_calls:
             raise ValueError(
@@ -105,13 +110,13 @@ class ModelTemplate:
         return bound
 
     def open(self, messages: MessageList, tools: Sequence[ToolSchema]) -> tuple[int, ...]:
-        """The whole prompt with the header of the next reply."""
+        """Encode a whole prompt, including the header of the next reply."""
         return self._renderer.tokens(self._renderer.text(messages, tools))
 
     def extend(
         self, reply: Sequence[int], read: MessageList, before: MessageList = ()
     ) -> tuple[int, ...] | None:
-        """The tokens between `reply` and the next one; see ChatTemplate."""
+        """Encode the messages `read` between `reply` and the next reply; see ChatTemplate."""
         whole = self._renderer.text((*before, *read), self._schemas)
         prompt = self._renderer.text(before[:-1], self._schemas)
         end, shared = self._end_of_reply(whole, before, read), common_beginning(prompt, whole)
@@ -128,15 +133,19 @@ class ModelTemplate:
         return tail[1:] if ended else tail
 
     def fit(self, text: str, tokens: int) -> str:
-        """The text in at most `tokens` tokens, its middle cut as `[... N bytes omitted ...]`."""
+        """Shorten a text to at most `tokens` tokens. Its middle is replaced by `[... N bytes
+        omitted ...]`.
+        """
         return self._renderer.encoder.fit(text, tokens)
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """Parse the reasoning, text and calls of a reply. Wrong calls become BadCall."""
+        """Parse the reasoning, the text and the tool calls of a reply. Invalid calls become
+        BadCall.
+        """
         ended = bool(reply) and reply[-1] in self.stop_tokens
         tokens = reply[:-1] if ended else reply
         message = self._reader.read(before_stop(self._decode(tokens), stop))
-        try:  # no reply of a model may end the training
+        try:  # an error in a reply must not end the training
             kept = self._writer.has_tokens(message, tokens)
         except ValueError as refused:
             bad = tuple(BadCall(str(call), str(refused)) for call in message.calls)
@@ -144,27 +153,31 @@ class ModelTemplate:
         return replace(message, rewritten=not kept)
 
     def is_thinking(self, reply: Sequence[int]) -> bool:
-        """Whether a reply has begun its reasoning and not ended it."""
+        """Whether a reply has begun its reasoning but has not ended it."""
         return self._reader.is_thinking(self._decode(reply))
 
     def reasoning_tokens(self, reply: Sequence[int]) -> int:
-        """Count the tokens of a reply's reasoning with its end mark; 0 without reasoning."""
+        """Count the reasoning tokens of a reply, including the end mark. Return 0 without
+        reasoning.
+        """
         return self._reader.reasoning_tokens(self._decode(reply), reply)
 
     def reply_text(self, message: Message) -> str:
-        """Write a reply with its calls as text, as the model writes it after a prompt."""
+        """Return the text of a reply with its tool calls, as the model writes it after a prompt."""
         return self._writer.text(message)
 
     def written(self, message: Message) -> tuple[int, ...]:
-        """Encode a reply with its end token."""
+        """Encode a reply, including its end token."""
         return (*self._writer.tokens(self._writer.text(message)), self.stop_tokens[0])
 
     def difference(self, messages: MessageList) -> str:
-        """The first token of a prompt that a chat server writes differently, "" for none."""
+        """Describe the first token of a prompt that differs on a chat server. Return "" if none
+        differs.
+        """
         return self._renderer.difference(messages, self._schemas)
 
     def _of_renderer(self) -> None:
-        """Create the reader and the writer of replies."""
+        """Create the objects that parse and write replies, for the current renderer and tools."""
         renderer, schemas = self._renderer, self._schemas
         header = renderer.contents.show(renderer.text([QUESTION], ()))
         opened = header.rstrip().endswith(self.markup.marks.open.rstrip())
@@ -172,10 +185,11 @@ class ModelTemplate:
         self._writer = MessageWriter(self._tokenizer, renderer, self.markup, opened, schemas)
 
     def _end_of_reply(self, whole: str, before: MessageList, read: MessageList) -> int:
-        """Return the index of the reply's end token in the text, or -1."""
+        """Return the index in the text `whole` where the end token of the reply begins, or -1."""
         common = whole
         if read:
-            # the last end token before the first new content belongs to the reply
+            # the end token of the reply is the last end token before the content of the first new
+            # message
             other = replace(read[0], content=f"{read[0].content}{OTHER}")
             changed = self._renderer.text((*before, other, *read[1:]), self._schemas)
             common = common_beginning(whole, changed)
@@ -193,5 +207,5 @@ class ModelTemplate:
 
 
 def writer(template: ChatTemplate) -> Callable[[Message], str]:
-    """Return the function that writes a reply as text in the template's call format."""
+    """Return the function that writes a reply as text in the call format of a template."""
     return template.reply_text if isinstance(template, ModelTemplate) else reply_text

@@ -1,4 +1,4 @@
-"""Short conversations that test whether a chat template appends to earlier messages."""
+"""Short conversations that test whether a chat template can extend earlier messages."""
 
 from agentfly_core.inference.templates.dialect import SCHEMA
 from agentfly_core.inference.templates.model import MessageList, ModelTemplate
@@ -27,19 +27,22 @@ PROBES: dict[str, tuple[MessageList, MessageList]] = {
         [NEXT],
     ),
 }
-"""A conversation up to a reply, and what is read next."""
+"""By name, the messages of a conversation up to a reply, and the messages that follow."""
 
 
 def table(template: ModelTemplate) -> dict[str, str]:
-    """Try each of PROBES; return the results: "continues", "opens a context", "refused: ..." or
-    "impossible: ...".
+    """Try all conversations in PROBES with a template.
+
+    Return a result for each: "continues", "opens a context", "refused: ..." or "impossible: ...".
     """
     bound = template.bound((SCHEMA,) if template.reads_calls else (), None)
     return {name: _verdict(bound, *probe) for name, probe in PROBES.items()}
 
 
 def report(template: ModelTemplate) -> list[str]:
-    """Return lines for the user: what a template supports, then the result of each probe."""
+    """Return lines for the user. They describe what a template supports, and the result of each
+    probe.
+    """
     dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
     tools = calls if dialect.native else "as Hermes text, because the template writes none"
     lines = [f"tools: {tools}", f"reasoning: {dialect.reasoning or 'dropped from earlier replies'}"]

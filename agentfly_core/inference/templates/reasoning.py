@@ -1,4 +1,7 @@
-"""Split and write the reasoning at the beginning of a reply, between a template's marks."""
+"""Split a reply into reasoning and visible text, and write such a reply.
+
+The reasoning is at the beginning of the reply, between marks of the template.
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -8,10 +11,12 @@ from agentfly_core.system.formats.text import THINK, THOUGHT_END
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMarks:
-    """Marks of reasoning, and the white space that a template writes within and after them.
+    """The marks that enclose reasoning.
 
-    `answer` is a regular expression for marks at the beginning of the visible text. In the
-    methods, `opened` means that the prompt already contains the opening mark.
+    - `answer`: a regular expression for marks at the beginning of the visible text
+    - `spaces`: the white space after the opening mark, before the closing mark and after it
+
+    In the methods, `opened` means that the prompt already contains the opening mark.
     """
 
     open: str
@@ -34,7 +39,7 @@ class ReasoningMarks:
         return reasoning, re.sub(rf"\A(?:{self.answer})", "", rest)
 
     def joined(self, reasoning: str, rest: str, opened: bool) -> str:
-        """Write a reply from its reasoning and its visible text."""
+        """Return the text of a reply with this reasoning and this visible text (`rest`)."""
         before, after, behind = self.spaces
         begin = "" if opened else f"{self.open}{before}"
         return f"{begin}{reasoning}{after}{self.close}{behind}{rest}"
@@ -51,12 +56,14 @@ MARKS = (
     ReasoningMarks("[THINK]", "[/THINK]"),
     ReasoningMarks(THINK, THOUGHT_END),
 )
-"""The marks of model families; the last ones are for templates without marks."""
+"""The marks of families of models. The last marks are used if a template contains no marks."""
 
 
 def marks_of(template: str, rendered: str) -> ReasoningMarks:
-    """Find the marks of a template, and the spaces around them in a rendered reply A0 with
-    reasoning R0.
+    """Find the marks in the text of a chat template.
+
+    `rendered` is a rendered reply with the text A0 and the reasoning R0. The white space around the
+    marks is read from it.
     """
     marks = next((one for one in MARKS if one.open.strip() in template), MARKS[-1])
     match = re.search(

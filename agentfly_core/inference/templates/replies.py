@@ -1,4 +1,4 @@
-"""Parse replies of a model with its own chat template, and write messages as replies."""
+"""Parse replies of a model that uses its own chat template, and write such replies."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 Call = ToolCall | BadCall
 QUESTION = Message("user", "?")
 OTHER = "\U0010fffe"
-"""A character that no template writes."""
+"""A character that templates never write."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyReader:
-    """Parses replies after a prompt that ends with `header`.
+    """Parses the replies to prompts that end with `header`.
 
-    With `opened`, the header already contains the opening mark of the reasoning.
+    If `opened` is true, the header already contains the opening mark of the reasoning.
 
-    If the tokenizer has a `response_template` and the template writes tools, replies are parsed by
-    `response_template`. Otherwise, and for replies that do not fit, the format of `markup` is used.
+    If the tokenizer has a `response_template` and the chat template writes tools, replies are
+    parsed with `response_template`. Otherwise, and for replies that `response_template` refuses,
+    the call format in `markup` is used.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -44,11 +45,13 @@ class ReplyReader:
 
     @property
     def reads_calls(self) -> bool:
-        """Whether calls of tools can be read."""
+        """Whether tool calls can be parsed."""
         return bool(self.markup.calls or self._response_template)
 
     def read(self, text: str) -> Message:
-        """The reasoning, text and calls of a reply, wrong calls as BadCall."""
+        """Parse the reasoning, the text and the tool calls of a reply. Invalid calls become
+        BadCall.
+        """
         message = self._by_response_template(text) or self._by_format(text)
         calls = [*message.calls]
         if not self.markup.dialect.several_calls:
@@ -65,7 +68,8 @@ class ReplyReader:
         marks = self.markup.marks
         if not marks.begin(text, self.opened):
             return 0
-        # byte-level tokens keep the mark as ASCII
+        # compared as token strings: also in byte-level tokens, the ASCII characters of the mark are
+        # unchanged
         pieces = self.tokenizer.convert_ids_to_tokens(list(reply))
         before, mark, _ = "".join(pieces).partition(marks.close)
         ends = accumulate(map(len, pieces))
@@ -77,9 +81,10 @@ class ReplyReader:
         return own if self.markup.dialect.native else None
 
     def _by_response_template(self, text: str) -> Message | None:
-        """Parse the reply as transformers does.
+        """Parse a reply with the tokenizer's `response_template`.
 
-        Returns None if the response template is missing or refuses.
+        Returns None if `response_template` is missing. If `response_template` refuses the reply,
+        returns None if a call format is known, otherwise a BadCall.
         """
         if not self._response_template:
             return None
@@ -108,7 +113,7 @@ class ReplyReader:
 
 @dataclass(frozen=True)
 class MessageWriter:
-    """Writes replies as the template writes the last message of a conversation."""
+    """Writes replies as a chat template writes the last message of a conversation."""
 
     tokenizer: PreTrainedTokenizerBase
     renderer: JinjaRenderer
@@ -117,18 +122,18 @@ class MessageWriter:
     tools: Sequence[ToolSchema] = ()
 
     def text(self, message: Message) -> str:
-        """The text of a reply with its calls, as the model writes it after a prompt."""
+        """Return the text of a reply with its tool calls, as the model writes it after a prompt."""
         return self.renderer.contents.show(self._hidden(message))
 
     def tokens(self, text: str) -> tuple[int, ...]:
-        """Encode a reply's text; names of added tokens in it become these tokens."""
+        """Encode the text of a reply. Names of added tokens in the text become these tokens."""
         return tuple(reply_encoder(self.tokenizer)(text))
 
     def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
-        """Whether the template renders a message to these tokens, as the last message or an earlier
-        one.
+        """Whether the template renders a message to these tokens.
 
-        For an earlier message a template may leave out an empty reasoning.
+        The message may be the last message or an earlier one, for which a template may omit an
+        empty reasoning.
         """
         text = self._hidden(message)
         empty = "" if message.reasoning else self.markup.marks.joined("", "", self.opened)
@@ -136,7 +141,7 @@ class MessageWriter:
 
     def _hidden(self, message: Message) -> str:
         whole = self._last(message)
-        # a template may later drop a part of the header, such as an empty <think>
+        # after the reply, a template may drop a part of the header, such as an empty <think>
         kept = self._prompt if whole.startswith(self._prompt) else self._shared
         marked = self.renderer.encoder.markup_in(whole)
         ends = [at for at, name in marked if name in self.markup.stop]
@@ -160,7 +165,7 @@ class MessageWriter:
 
     @cached_property
     def _shared(self) -> str:
-        """The common prefix of the prompt and the conversation after the reply."""
+        """The common prefix of a prompt, and of the conversation after the reply to it."""
         reply = Message("assistant", OTHER)
         answered = self.renderer.text([QUESTION, reply], self.tools, prompt=False)
         return common_beginning(self._prompt, answered)

@@ -1,4 +1,4 @@
-"""Encode text so that only the markup of a template becomes added tokens."""
+"""Encode text so that only the markup of a chat template becomes added tokens."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ _HTML = re.compile(
     r"|html|body|img|span|bbox|ul|li|div|iframe|footer)>"
 )
 MOST_TOKENS_OF_A_BYTE = 16
-"""An upper bound: a Unicode character of 3 bytes has a normal form of 33 bytes."""
+"""An upper bound of the number of tokens for each byte of text. For example, a Unicode character of
+3 bytes has a normal form of 33 bytes.
+"""
 
 
 class TextEncoder:
-    """Encodes text like a tokenizer, but only marked text becomes added tokens.
+    """Encodes text like a tokenizer, except that only marked text becomes added tokens.
 
         encoder = TextEncoder(tokenizer)
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
 
-    It uses a copy of the tokenizer in which added tokens have secret names. Raises ValueError for a
-    tokenizer of another library, and for an added token that plain text can produce.
+    It uses a copy of the tokenizer in which added tokens have secret names. Raises ValueError if
+    the tokenizer does not belong to the library `tokenizers`, or if plain text can produce an added
+    token.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -43,7 +46,7 @@ class TextEncoder:
         self._twin.normalizer, self._twin.pre_tokenizer = own.normalizer, own.pre_tokenizer
         added = own.get_added_tokens_decoder()
         self._require_control(own, added)
-        self._secret = secrets.token_hex(8)  # otherwise a name in a text would be a token again
+        self._secret = secrets.token_hex(8)  # must not occur in any text
         self._names = {
             t.content: t.content if is_text(t) else f"<{self._secret}{index}>"
             for index, t in added.items()
@@ -58,21 +61,27 @@ class TextEncoder:
         self._ids = dict(zip(map(self._twin.token_to_id, self._names.values()), added, strict=True))
         self._text = {token.content for token in added.values() if is_text(token)}
         self.markup = [name for name in self._names if name not in self._text]
-        """The added tokens that only marked text gives: all but white space and tags of HTML."""
+        """The names of the added tokens that only marked text produces: all except white space and
+        HTML tags.
+        """
         self._any = _one_of(self.markup)
         self._plain = _one_of(token.content for token in added.values() if not token.special)
 
     def mark(self, text: str, special: bool = True) -> str:
-        """Mark the added tokens of a text; `special=False` skips those flagged as special."""
+        """Mark the added tokens in a text. With `special=False`, skip tokens that are flagged as
+        special.
+        """
         names = self._any if special else self._plain
         return names.sub(lambda match: self._names[match[0]], text)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of marked and plain text; lone surrogates become question marks."""
+        """Return the tokens of a text with marked parts. Lone surrogates are encoded as question
+        marks.
+        """
         encoding = self._twin.encode(
             text.encode("utf-8", "replace").decode(), add_special_tokens=False
         )
-        # a vocabulary with gaps may also contain the id of a renamed token
+        # recognized by name, because in a vocabulary with gaps the id may also be an ordinary token
         return tuple(
             self._ids[index] if self._secret in token or token in self._text else index
             for token, index in zip(encoding.tokens, encoding.ids, strict=True)
@@ -87,30 +96,32 @@ class TextEncoder:
         )
 
     def id_of(self, token: str) -> int | None:
-        """Return the id of a text that is one token, else None."""
+        """Return the id of a token by its text. Return None if the text is not a single token."""
         index = self._tokenizer.convert_tokens_to_ids(token)
         if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
             return None
         return index
 
     def markup_in(self, text: str) -> list[tuple[int, str]]:
-        """Return positions and names of the added tokens that occur by name in a plain text."""
+        """Return the positions and names of the added tokens whose names occur in a text."""
         return [(match.start(), match[0]) for match in self._any.finditer(text)]
 
     def fit(self, text: str, tokens: int) -> str:
-        """The text in at most `tokens` tokens, its middle cut as `[... N bytes omitted ...]`."""
+        """Shorten a text to at most `tokens` tokens. Its middle is replaced by `[... N bytes
+        omitted ...]`.
+        """
         fitting, kept = text, len(text.encode("utf-8", "replace"))
         # short texts fit without being encoded
         if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
             return text
         while kept and (size := len(self.encode(fitting))) > tokens:
-            # at least one byte less, or the loop would not end
+            # at least one byte is removed, because the loop must end
             kept = min(kept - 1, kept * tokens // size)
             fitting = clip(text, kept)
         return fitting
 
     def _require_control(self, own: Tokenizer, added: dict[int, AddedToken]) -> None:
-        # unknown characters become this token
+        # the token for unknown characters
         unknown = getattr(own.model, "unk_token", None)
         for index, token in added.items():
             in_text = own.model.token_to_id(token.content) is not None
@@ -125,9 +136,10 @@ class TextEncoder:
 
 
 def reply_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
-    """Return a function that encodes a reply as if after a line break, so that no space is added.
+    """Return a function that encodes a reply as if it followed a line break.
 
-    If the reply's beginning and the line break form one token, the reply is encoded alone.
+    Some tokenizers add a space at the beginning of a text, but not after a line break. If the line
+    break and the beginning of the reply form one token, the reply is encoded alone.
     """
 
     def encode(text: str) -> list[int]:
@@ -144,7 +156,10 @@ def reply_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[in
 
 
 def is_text(token: AddedToken) -> bool:
-    """Whether an added token is text: Gemma has some for white space and for tags of HTML."""
+    """Whether an added token is ordinary text, not markup.
+
+    For example, Gemma has added tokens for white space and for HTML tags.
+    """
     blank = not token.content.strip(" \t\n\r\u2581")
     return blank or (not token.special and bool(_HTML.fullmatch(token.content)))
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 NOT_VARIABLES = {"messages", "tools", "documents", "add_generation_prompt"}
 SWITCHES = ("enable_thinking", "thinking")
-"""Variables by which templates switch reasoning on and off."""
+"""Names of the variables with which templates switch reasoning on or off."""
 
 
 def jinja_of(tokenizer: PreTrainedTokenizerBase, tools: Sequence[dict[str, JSON]]) -> str:
-    """Return the chat template of a tokenizer for conversations with tools.
+    """Return the Jinja text of a tokenizer's chat template for conversations with tools.
 
-    Raises ValueError if it has none.
+    Raises ValueError if the tokenizer lacks a chat template.
     """
     if not tokenizer.chat_template:
         raise ValueError("template: the model has no chat template. Set template=hermes.")
@@ -29,13 +29,13 @@ def jinja_of(tokenizer: PreTrainedTokenizerBase, tools: Sequence[dict[str, JSON]
 
 
 def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
-    """Return the variable that switches reasoning, or "".
+    """Return the name of the variable that switches reasoning, or "" if the template cannot.
 
-    Raises ValueError for unknown variables.
+    Raises ValueError if `variables` contains a variable that the template does not read.
     """
     from jinja2 import Environment, meta  # imported here, because only this function needs it
 
-    # the tag `generation` of transformers
+    # removed, because Jinja does not support the tag `generation` of transformers
     text = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", jinja)
     syntax = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(text)
     own = meta.find_undeclared_variables(syntax) - NOT_VARIABLES
@@ -49,7 +49,7 @@ def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
 
 
 def with_date(jinja: str, variables: Mapping[str, JSON], date: str) -> dict[str, Any]:
-    """Return the variables, and add the function from which templates read the date.
+    """Return the variables, plus the function `strftime_now` from which templates read the date.
 
     Raises ValueError if the template needs a date and `date` is empty.
     """
