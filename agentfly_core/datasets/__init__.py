@@ -1,1 +1,1 @@
-"""Ready-made datasets."""
+"""Ready-made datasets, and readers of data files."""

@@ -1,4 +1,4 @@
-"""Arithmetic with two two-digit numbers; splits share no pair of operands."""
+"""Arithmetic with two two-digit numbers. Each pair of operands is in only one split."""
 
 import operator
 import random
@@ -20,7 +20,7 @@ def arithmetic(
     """Make problems for each split: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
 
     41+58 and 58*41 have the same pair of operands, so they are in the same split. Raises ValueError
-    for an unknown operator and for more problems than there are.
+    if an operator is unknown, or if more problems are wanted than exist.
     """
     if unknown := set(operators) - set(OPERATIONS):
         raise ValueError(

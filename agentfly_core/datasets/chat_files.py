@@ -1,4 +1,4 @@
-"""Read the chats of a data file as demonstrations of a warm start."""
+"""Read the chats in a data file as demonstrations for a warm start (supervised fine-tuning)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from agentfly_core.system.formats.text import counted, sentence
 
 @dataclass(frozen=True, slots=True)
 class ChatRow:
-    """A row with a chat or a trace: `ChatRow("chats.jsonl", 17, (RecordedReply(...),), None)`.
+    """A row with a chat, or with a trace (a chat with token ids): `ChatRow("chats.jsonl", 17,
+    (RecordedReply(...),), None)`.
 
-    `tools` are the tools that the row lists; None means the experiment's tools. `closing` are the
-    tool results after the last reply. Only a trace that `agentfly export` wrote has `ours`, see
-    `Trace`.
+    - `source`, `number`: the name of the file and the number of the row
+    - `tools`: the tools that the row lists, or None for the experiment's tools
+    - `closing`: the tools' results after the last reply
+    - `ours`: only if `agentfly export` wrote the row, the stored trajectory (see `Trace`)
     """
 
     source: str
@@ -38,7 +40,10 @@ class ChatRow:
 
     @classmethod
     def of(cls, source: str, number: int, row: DataRow) -> ChatRow:
-        """Read the chat or trace in a row. Raises ValueError."""
+        """Read the chat or the trace in a row.
+
+        Raises ValueError if the row has neither, or if it cannot be trained.
+        """
         if (trace := trace_of(row)) is None:
             chat = demonstration_of(row)
             return cls(source, number, chat.replies, tools_of(row), chat.closing)
@@ -60,8 +65,11 @@ def _replies(trace: Trace) -> Iterator[RecordedReply]:
 
 @dataclass(frozen=True)
 class ChatFile:
-    """Settings of a warm start on a file of chats: new names of columns, and the number of unusable
-    rows that may be skipped. `ChatFile({"dialogue": "messages"}, tolerate_bad_rows=3)`
+    """The settings of a warm start on a file of chats:
+    `ChatFile({"dialogue": "messages"}, tolerate_bad_rows=3)`.
+
+    `columns` has new names for columns. `tolerate_bad_rows` is how many unusable rows may be
+    skipped.
     """
 
     columns: dict[str, str] | None = None
@@ -70,7 +78,7 @@ class ChatFile:
     def read(self, path: Path) -> Iterator[ChatRow | BadRow]:
         """Yield the chats of a file, and a BadRow for each unusable row.
 
-        Raises ValueError for an unreadable file.
+        Raises ValueError if the file cannot be read.
         """
         for number, row in rows(path):
             try:
@@ -79,14 +87,14 @@ class ChatFile:
                 yield BadRow(path.name, number, str(error))
 
     def require_chats(self, path: Path) -> None:
-        """Raise ValueError for a missing file, and for a file without chats in its first rows."""
+        """Raise ValueError if a file is missing, or if its first rows do not contain a chat."""
         # the first rows are enough to find a wrong file or column name
         first = [*islice(self.read(path), FIRST)]
         if not any(isinstance(row, ChatRow) for row in first):
             raise ValueError(f"{path} has no chat in its first {FIRST} rows: {_listed(first)}")
 
     def require_few(self, bad: list[BadRow]) -> None:
-        """Raise ValueError for more unusable rows than are tolerated."""
+        """Raise ValueError if there are more unusable rows than `tolerate_bad_rows`."""
         if len(bad) > self.tolerate_bad_rows:
             raise ValueError(
                 f"{counted(len(bad), 'row')} cannot be trained (tolerated: "

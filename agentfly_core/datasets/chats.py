@@ -1,4 +1,6 @@
-"""Read chats of data files: OpenAI's messages with parts and tool calls, and ShareGPT's turns."""
+"""Read chats from data files, in OpenAI's format (messages with parts and tool calls) and in
+ShareGPT's format.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,20 @@ ROLES = {
     "function": "tool",
     "observation": "tool",
 }
-"""Names of roles in other formats."""
+"""For each name of a role in another format, the role in OpenAI's format."""
 Messages = tuple[Message | Observation, ...]
 Speaks = Literal["user", "assistant"]
 WRITTEN = re.compile(r"\s*\[\s*\{\s*[\"'](?:role|from|content|value)[\"']\s*:")
-"""The beginning of messages in a cell of text, as in CSV."""
+"""Matches the beginning of a list of messages that is written as a text, as in a cell of CSV."""
 MAX_BYTES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A reply in a file: the last of `messages`, which contain the conversation up to the reply.
+    """A reply in a file. `messages` has the conversation before the reply, and then the reply.
 
-    `call` has the tokens that a model read and sampled, and is None for a file without token ids.
+    `trained` is whether the reply is trained. `call` has the tokens that a model read and sampled,
+    or is None for a file without token ids.
     """
 
     messages: Messages
@@ -44,20 +47,21 @@ class RecordedReply:
 
     @property
     def message(self) -> Message:
-        """The reply, which is the last message."""
+        """The message of the reply: the last entry of `messages`."""
         message = self.messages[-1]
         assert isinstance(message, Message)
         return message
 
     def continues(self, other: RecordedReply) -> bool:
-        """Whether this reply's prompt begins with the prompt of `other`, followed by `other`.
+        """Whether this reply is a later reply in the same conversation as `other`.
 
-        Messages are compared, and token ids too if both replies have them.
+        Then the messages before this reply begin with the messages of `other`. If both replies have
+        token ids, the token ids are compared, too.
         """
         size = len(other.messages)
         if size >= len(self.messages) or other.messages != self.messages[:size]:
             return False
-        # a server that renders the history again gives other ids; such a prompt opens a new context
+        # a server may render earlier messages with different ids; then the reply does not continue
         if self.call is None or other.call is None:
             return True
         tokens = (*other.call.prompt, *other.call.sampled)
@@ -75,12 +79,12 @@ class RecordedChat:
 
     @property
     def opening(self) -> Messages:
-        """The messages, without the last one if it is a reply."""
+        """The messages of the chat. If the last message is a reply, it is left out."""
         return self.messages[:-1] if is_reply(self.messages[-1]) else self.messages
 
     @property
     def replies(self) -> tuple[RecordedReply, ...]:
-        """The assistant's messages, each together with all messages before it."""
+        """The replies: each message of the assistant, together with all messages before it."""
         places = reply_places(self.messages)
         return tuple(RecordedReply(self.messages[: at + 1], self.trained[at]) for at in places)
 
@@ -92,7 +96,10 @@ class RecordedChat:
 
     @property
     def question(self) -> str:
-        """The text of the last user message; raises ValueError without a user message."""
+        """The text of the last message of the user.
+
+        Raises ValueError if the chat does not contain a message of the user.
+        """
         questions = [
             m.content for m in self.messages if isinstance(m, Message) and m.role == "user"
         ]
@@ -101,16 +108,20 @@ class RecordedChat:
         return questions[-1]
 
     def followed_by(self, completion: RecordedChat) -> RecordedChat:
-        """Append the messages of `completion`; only these are trained."""
+        """Return the chat with the messages of `completion` appended.
+
+        Only the appended messages are trained. Raises ValueError as `checked` does.
+        """
         untrained = (False,) * len(self.messages)
         return RecordedChat(
             (*self.messages, *completion.messages), (*untrained, *completion.trained)
         ).checked()
 
     def checked(self) -> RecordedChat:
-        """Return the chat itself.
+        """Return the chat itself if its messages are in a possible order.
 
-        Raises ValueError if its messages are in an order that no chat has.
+        Raises ValueError otherwise, for example if an assistant message follows another assistant
+        message.
         """
         before: Message | Observation | None = None
         for number, item in enumerate(self.messages, 1):
@@ -121,14 +132,15 @@ class RecordedChat:
 
 
 def text_chat(role: Speaks, text: str) -> RecordedChat:
-    """Make a chat of one message. The message is trained if its role is `assistant`."""
+    """Return a chat with a single message. The message is trained if its role is `assistant`."""
     return RecordedChat((Message(role, text),), (role == "assistant",))
 
 
 def chat_of(value: Any) -> RecordedChat:
-    """Read the chat in a list of messages or in its JSON text.
+    """Read a chat from a list of messages, or from a text that contains such a list in JSON.
 
-    Raises ValueError with a phrase such as "message 3 has the role 'bot', expected ...".
+    Raises ValueError if the list is invalid. The message is a phrase such as "message 3 has the
+    role 'bot', expected ...".
     """
     if isinstance(value, str):
         try:
@@ -151,8 +163,10 @@ def _role(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Return a message's content as text. The content may be null, a text, or a list of text parts,
-    which become lines.
+    """Return the content of a message as text.
+
+    The content may be null, a text, or a list of text parts. Each part becomes a line. Any other
+    value is returned unchanged, and pydantic refuses it.
     """
     if not isinstance(value, list):
         return "" if value is None else value
@@ -175,7 +189,7 @@ class _Call(BaseModel):
 
 
 class _Written(BaseModel):
-    """A message as written in a file."""
+    """A message in the form in which a file contains it."""
 
     role: Annotated[
         Literal["system", "user", "assistant", "tool", "function_call"], BeforeValidator(_role)
@@ -192,7 +206,7 @@ class _Written(BaseModel):
     train: bool | None = Field(None, validation_alias=AliasChoices("train", "weight"))
 
     def calls(self) -> dict[str, ToolCall]:
-        """Return the message's calls by id. Raises ValueError for repeated ids."""
+        """Return the tool calls of the message, by id. Raises ValueError if an id is repeated."""
         if self.role == "function_call":
             return {"": call_of(strict_json.parse(self.content))}
         named = [(call.id, call.function) for call in self.tool_calls or ()]
@@ -212,7 +226,7 @@ _MESSAGES = TypeAdapter(Annotated[list[_Written], Field(min_length=1)])
 
 
 def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
-    """Convert the messages of a record. Raises ValueError."""
+    """Convert the messages of a file. Raises ValueError if tool calls and answers do not match."""
     waiting: dict[str, ToolCall] = {}
     answers: dict[str, Observation | None] = {}
     for number, one in enumerate(read, 1):
@@ -230,7 +244,8 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
                     "messages of the role 'tool', before this message"
                 )
             waiting = one.calls()
-            answers = dict.fromkeys(waiting)  # rollouts store answers in the order of the calls
+            # answers are put in the order of the calls, as in stored episodes
+            answers = dict.fromkeys(waiting)
         except ValueError as error:
             raise ValueError(f"message {number}: {error}") from None
         if one.role == "function_call":
@@ -244,7 +259,11 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
 
 
 def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]:
-    """Remove the answered call from `waiting`, and return its key and the name of its tool."""
+    """Remove the call that `answer` answers from `waiting`.
+
+    Returns the key of the call in `waiting`, and the name of the called tool. Raises ValueError if
+    the call is missing.
+    """
     key = next(iter(waiting), "") if answer.tool_call_id is None else answer.tool_call_id
     if key not in waiting:
         raise ValueError(
@@ -255,17 +274,17 @@ def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]
 
 
 def reply_places(messages: Messages) -> list[int]:
-    """Return the indices of the assistant's messages."""
+    """Return the indices of the messages of the assistant."""
     return [place for place, message in enumerate(messages) if is_reply(message)]
 
 
 def is_reply(item: Message | Observation | None) -> bool:
-    """Whether a message is the assistant's."""
+    """Whether a message is a message of the assistant."""
     return isinstance(item, Message) and item.role == "assistant"
 
 
 def _order_fault(before: Message | Observation | None, item: Message | Observation) -> str:
-    """Return why a message may not follow the message `before`, or ""."""
+    """Return why a message may not follow the message `before`, or an empty text if it may."""
     if isinstance(item, Observation):
         return ""
     if not (item.content.strip() or item.calls):
@@ -281,7 +300,10 @@ def _order_fault(before: Message | Observation | None, item: Message | Observati
 
 
 def _fault(error: ValidationError) -> str:
-    """Describe the first fault that pydantic found: position, wrong value and expectation."""
+    """Return a text about the first error that pydantic found.
+
+    It has the position of the message, the wrong value and the expected value.
+    """
     first = error.errors()[0]
     value, steps = shown(first["input"]), first["loc"]
     if not steps:

@@ -1,4 +1,4 @@
-"""Interpret a row's columns: its prompt, its completion and its tools."""
+"""Read the prompt, the completion and the tools in the columns of a row."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,9 +18,10 @@ DataRow = Mapping[str, Any]
 
 
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
-    """Rename a row's columns.
+    """Return a row with its columns renamed. `columns` maps old names to new names.
 
-    Raises ValueError if the row is not an object or two names become equal.
+    Raises ValueError if the row could not be read or is not an object, or if two columns would get
+    the same name.
     """
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")
@@ -35,10 +36,10 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
 
 
 def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
-    """Return the first field of PROMPTS that a row has, and the chat in it.
+    """Return the name of the first field in PROMPTS that a row has, and the chat in this field.
 
-    Raises ValueError if the row has no such field, and if another of these fields has a different
-    question.
+    Raises ValueError if none of these fields is present, or if another field with a chat ends with
+    a different question.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")
@@ -53,9 +54,11 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
 
 
 def demonstration_of(row: DataRow) -> RecordedChat:
-    """Return the chat that a row demonstrates: its messages, or its prompt and completion.
+    """Return the chat in a row that a warm start imitates.
 
-    Raises ValueError unless exactly one field of CHATS and COMPLETIONS has replies.
+    The chat is in a field of CHATS, or it consists of a prompt and a completion in a field of
+    COMPLETIONS. Raises ValueError unless exactly one of these fields is present, or if the chat
+    does not contain a reply to train.
     """
     choices = (*CHATS, *COMPLETIONS)
     if not (fields := _given(row, choices)):
@@ -75,7 +78,7 @@ def demonstration_of(row: DataRow) -> RecordedChat:
 
 
 class _Tool(BaseModel):
-    """A tool in OpenAI's format, with or without the outer object."""
+    """A tool in OpenAI's format. The outer object with the key `function` may be missing."""
 
     name: str = Field(validation_alias=AliasChoices(AliasPath("function", "name"), "name"))
     description: str = Field(
@@ -91,10 +94,11 @@ _TOOLS = TypeAdapter(list[str | _Tool])
 
 
 def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
-    """Return the tools that a row lists by name or by schema; None means all tools of the
+    """Return the tools that a row lists, or None if it lists none and means all tools of the
     experiment.
 
-    A tool that is listed by name gets an empty schema. Raises ValueError for any other list.
+    A row may list tools by their names or by their schemas. A tool that is listed by its name gets
+    an empty schema. Raises ValueError if the list has another form or repeats a tool.
     """
     if (listed := row.get(TOOLS)) is None:
         return None
@@ -123,7 +127,10 @@ def _given(row: DataRow, fields: Sequence[str]) -> list[str]:
 
 
 def _chat(row: DataRow, field: str, role: Speaks) -> RecordedChat:
-    """Read the chat in a field: a text, or messages. Raises ValueError for other values."""
+    """Read the chat in a field. The field contains a list of messages, or a text.
+
+    A text becomes a message with the role `role`. Raises ValueError if the field is invalid.
+    """
     value = row[field]
     if isinstance(value, list) or (isinstance(value, str) and WRITTEN.match(value)):
         try:

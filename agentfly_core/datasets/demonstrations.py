@@ -1,5 +1,5 @@
-"""Demonstrations of the calculator, and shared functions for demonstrations with deliberate
-mistakes.
+"""Demonstrations for the calculator, and functions for demonstrations of other tools. Some of the
+demonstrations contain deliberate mistakes.
 """
 
 import random
@@ -16,31 +16,33 @@ from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 
 ToolStep = Callable[[random.Random, Problem, str], tuple[str, str]]
-"""Returns the tool's argument ("" for a guess without a call) and the answer. The last parameter is
-the name of a deliberate mistake, or "".
+"""A function that solves a problem. It returns the argument for the tool and the final answer. The
+argument is empty if the answer is a guess without a call. The last parameter of the function is the
+name of a deliberate mistake, or empty.
 """
 ReplyWriter = Callable[[random.Random, Conversation, str], str]
-"""Returns the next reply. The last parameter is the name of a deliberate mistake, or "". In each
-turn of an episode, the generator starts from the same seed.
+"""A function that returns the next reply. Its last parameter is the name of a deliberate mistake,
+or empty. In each turn of an episode, the random generator starts from the same seed.
 """
 SUM_MISTAKES = ("guess", "mistype", "take another operation", "misread")
 PROGRAM_MISTAKES = ("guess", "mistype a bound", "take another exponent", "misread")
 
 
 def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Call the calculator, then answer with the result.
+    """Return a scripted policy that calls the calculator and answers with the result.
 
-    Works for `datasets.arithmetic` and for problems with the fact `expression`. A share `spoilt` of
-    the episodes contains a mistake: a guess, a mistyped sum, another operation or a misread result.
+    It can play problems of `datasets.arithmetic`, and problems with an entry `expression` in
+    `Problem.facts`. A share `spoilt` of the episodes contains a mistake: a guess, a wrong digit in
+    the expression, a wrong operation, or a wrong digit in the answer.
     """
     reply = partial(use_tool, calculation, partial(calling, "calculator", "expression"), answering)
     return replying(seed, spoilt, reply, SUM_MISTAKES)
 
 
 def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[str]) -> Demonstrator:
-    """Make a demonstrator from `reply`.
+    """Return a scripted policy that replies with the function `reply`.
 
-    A share `spoilt` of the episodes contains one of the mistakes.
+    A share `spoilt` of the episodes contains one of the mistakes in `mistakes`.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -61,13 +63,17 @@ def use_tool(
     conversation: Conversation,
     mistake: str,
 ) -> str:
-    """Reply as a demonstrator with one tool: call it in the first turn, then give the answer."""
+    """Return the reply of a scripted policy with one tool.
+
+    The reply calls the tool in the first turn, and gives the answer in the second turn. `work`
+    solves the problem, `ask` writes a call, and `say` writes the answer.
+    """
     argument, answer = work(draw, conversation.problem, mistake)
     return ask(argument) if argument and conversation.turn == 0 else say(answer)
 
 
 def calling(tool: str, argument: str, value: str) -> str:
-    """Write a reply that is a call with one argument."""
+    """Return a reply that calls a tool with one argument."""
     return call_text(tool, **{argument: value})
 
 
@@ -75,9 +81,9 @@ answering = partial(calling, "answer", "answer")
 
 
 def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """Return expression and answer of a ToolStep for a sum.
+    """Return the expression and the answer for a problem of `datasets.arithmetic`.
 
-    `mistake` is one of SUM_MISTAKES, or empty for a correct step.
+    `mistake` is one of SUM_MISTAKES, or empty for a correct solution.
     """
     question = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", question))
@@ -94,9 +100,9 @@ def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 
 
 def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
-    """Return program and answer of a ToolStep for a problem of `datasets.powers`.
+    """Return a Python program and the answer for a problem of `datasets.powers`.
 
-    `mistake` is one of PROGRAM_MISTAKES, or empty for a correct step.
+    `mistake` is one of PROGRAM_MISTAKES, or empty for a correct solution.
     """
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
@@ -111,7 +117,7 @@ def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 
 
 def slip(draw: random.Random, text: str) -> str:
-    """Replace one digit of a text by another digit above 0."""
+    """Replace a random digit of a text by a different digit from 1 to 9."""
     place = draw.choice([i for i, letter in enumerate(text) if letter.isdigit()])
     # not 0: a leading zero would make the number invalid
     digit = draw.choice([other for other in "123456789" if other != text[place]])

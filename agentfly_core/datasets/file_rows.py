@@ -1,4 +1,4 @@
-"""Read the rows of a data file: a JSON array, JSON lines, parquet or CSV."""
+"""Read the rows of a data file. Its format is a JSON array, JSON lines, parquet or CSV."""
 
 import csv
 import io
@@ -19,14 +19,16 @@ from agentfly_core.system.formats.text import nearest
 
 MAX_BYTES = 2**31
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+(\.\d+)?")
-"""The names that pandas gives to the column of an index."""
+"""Matches the names that pandas gives to the column of an index."""
 FIRST = 100
-"""Rows that are checked before any work."""
+"""How many rows of a file are checked before any other work."""
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each row; the value is a ValueError if the row is
-    unreadable.
+    """Yield the number and the value of each row of a file.
+
+    If a row cannot be read, its value is a ValueError object. Raises ValueError if the file is
+    missing or cannot be read.
     """
     _require_file(path)
     match path.suffix:
@@ -51,7 +53,10 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def first_fields(path: Path) -> set[str]:
-    """Return the fields of a file's first FIRST rows, and of all rows in a parquet file."""
+    """Return the names of the fields in the first FIRST rows of a file.
+
+    For a parquet file, the names of all columns are returned. Raises ValueError as `rows` does.
+    """
     _require_file(path)
     if path.suffix == ".parquet":
         with _unreadable_parquet(path):
@@ -61,9 +66,10 @@ def first_fields(path: Path) -> set[str]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
-    """Yield rows of a CSV file: cells are texts, empty cells null.
+    """Yield the numbers and values of the rows of a CSV file. Cells are texts, or None if empty.
 
-    An index that pandas wrote without a name is named as pandas does.
+    If pandas wrote an index without a name as the first column, the column is named `Unnamed: 0`,
+    as pandas names it. Raises ValueError if the file is not valid CSV or its header is wrong.
     """
     # the default limit is 131,072 characters per cell
     csv.field_size_limit(max(len(text), csv.field_size_limit()))
@@ -95,7 +101,7 @@ def _require_file(path: Path) -> None:
 
 @contextmanager
 def _unreadable_parquet(path: Path) -> Iterator[None]:
-    """Turn pyarrow's errors of a damaged file into a ValueError."""
+    """Convert errors of pyarrow about a damaged file to ValueError."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -104,7 +110,7 @@ def _unreadable_parquet(path: Path) -> Iterator[None]:
 
 def _text(path: Path) -> str:
     try:
-        # spreadsheets write a byte order mark; cells of CSV keep their line ends
+        # utf-8-sig, because spreadsheets write a byte order mark; in CSV, line ends are kept
         with path.open(encoding="utf-8-sig", newline="" if path.suffix == ".csv" else None) as file:
             return file.read()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Problems from files: a JSON array, JSON lines, parquet or CSV."""
+"""Problems from data files. The format of a file is a JSON array, JSON lines, parquet or CSV."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from agentfly_core.system.formats.json_value import json_fault
 from agentfly_core.system.formats.text import did_you_mean, shown
 
 Columns = dict[str, str] | None
-"""New names of columns: `{"solution": "answer"}`."""
+"""Old and new names of columns: `{"solution": "answer"}`."""
 
 
 def files(
@@ -30,15 +30,24 @@ def files(
     needs: tuple[str, ...] = (),
     columns: Columns = None,
 ) -> dict[str, Rows]:
-    """Make problems for each split from its file; a split without a file uses the train file.
+    """Make the problems of each split from a file. A split without its own file uses `train_file`.
 
-    A row's prompt is the first of PROMPTS: a text, or messages without their last reply. `tools`
-    selects tools, and the `id` is optional. All other fields become facts, except for an index of
-    pandas; the fields in `needs` may not be missing or null. The train split also has a BadRow for
-    each unusable row, and a Repeated for each row that repeats another row's question and facts.
-    Rows are numbered from 1; in CSV the header is row 1. A row that several splits have stays only
-    in the test split, or else in validation. Raises ValueError for unreadable files, too few
-    problems, and an id that belongs to two different rows.
+    Fields of a row:
+
+    - The prompt is in the first field of PROMPTS that the row has. It is a text, or a list of
+      messages. If the last message is a reply, it is left out.
+    - `tools` selects the tools of the problem.
+    - `id` is optional.
+    - All other fields become facts (entries of `Problem.facts`), except an index that pandas wrote.
+    - The fields in `needs` must not be missing or null.
+
+    The first split that uses a file also has a BadRow for each unusable row of the file, and a
+    Repeated for each row that repeats the question and the facts of another row. If the files of
+    several splits contain the same row, the row is used only in the test split, or else only in the
+    validation split. Rows are numbered from 1. In CSV, the header is row 1.
+
+    Raises ValueError if a file cannot be read, if there are too few problems, or if two different
+    rows have the same id.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     names = {
@@ -52,7 +61,7 @@ def files(
     _require_distinct_ids(sources, columns or {})
     built: dict[str, Rows] = {}
     elsewhere: set[str] = set()
-    # test is drawn first, because it must not change when more training problems are drawn
+    # the test split is drawn first, so it does not change if more training problems are drawn
     for split in reversed(sizes):
         drawn = sources[names[split]].draw(sizes[split], elsewhere)
         elsewhere |= {*map(content, drawn)}
@@ -65,7 +74,7 @@ def files(
 
 
 class _Source:
-    """A file with problems in random order."""
+    """The problems of a file in random order. `draw` takes problems away from the beginning."""
 
     def __init__(
         self, path: Path, needs: Sequence[str], columns: Columns, draw: random.Random
@@ -79,7 +88,11 @@ class _Source:
         draw.shuffle(self._left)
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
-        """Draw up to `size` problems, and skip problems with content in `elsewhere`."""
+        """Return the next `size` problems, or all remaining problems if there are fewer.
+
+        `elsewhere` has the contents (see `dataset.content`) of problems in other splits. Problems
+        with these contents are skipped.
+        """
         again = {n for n, problem in self._left if content(problem) in elsewhere}
         fault = "another split has a row with this question and facts"
         self.bad += [Repeated(self.path.name, number, fault) for number in sorted(again)]
@@ -88,7 +101,10 @@ class _Source:
         return [problem for _, problem in left[:size]]
 
     def require(self, wanted: Mapping[str, int], built: Mapping[str, Rows]) -> None:
-        """Raise ValueError for too few problems; bad rows are reported elsewhere."""
+        """Raise ValueError if the file has too few problems for the splits in `wanted`.
+
+        Problems that are missing because of bad rows are reported elsewhere.
+        """
         repeated = sum(isinstance(row, Repeated) for row in self.bad)
         missing = sum(size - len(built[split]) for split, size in wanted.items())
         if missing > len(self.bad) - repeated:
@@ -103,7 +119,7 @@ class _Source:
 
 
 def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, str]) -> None:
-    """Raise ValueError if two files use an id, such as a row number, for different rows."""
+    """Raise ValueError if two files have different rows with the same id, such as a row number."""
     for (one, first), (other, second) in combinations(sources.items(), 2):
         for name in first.contents.keys() & second.contents.keys():
             if first.contents[name] == second.contents[name]:
@@ -125,8 +141,8 @@ def require_fields(
 ) -> None:
     """Check the first rows of the files before a run starts.
 
-    Raises ValueError for a missing file, and for a question, a fact in `needs` or a column in
-    `columns` that none of these rows has.
+    Raises ValueError if a file is missing, or if none of the rows has a question, a field in
+    `needs`, or a column that `columns` renames.
     """
     for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
         fields = first_fields(Path(source))
@@ -148,8 +164,10 @@ def require_fields(
 def read(
     path: Path, needs: Sequence[str] = (), columns: Columns = None
 ) -> Iterator[tuple[int, Problem | BadRow]]:
-    """Yield the numbered rows of a file: problems, BadRow for unusable and Repeated for equal
-    rows.
+    """Yield the number and the problem of each row of a file.
+
+    Instead of a problem, an unusable row has a BadRow, and a row that repeats another row has a
+    Repeated.
     """
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):
@@ -169,7 +187,7 @@ def read(
 
 
 def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Problem:
-    """Make the problem of a row. Raises ValueError."""
+    """Return the problem in a row. Raises ValueError if the row is unusable."""
     row = renamed(row, columns)
     field, prompt = prompt_of(row)
     question, opening, listed = prompt.question, prompt.opening, tools_of(row)

@@ -1,4 +1,4 @@
-"""Make problems from folders of tasks in the layouts of Harbor and of terminal-bench.
+"""Make problems from tasks of the benchmarks Harbor and terminal-bench. Each task is a folder.
 
 | | Harbor | terminal-bench |
 |---|---|---|
@@ -25,8 +25,8 @@ from agentfly_core.system.formats.json_value import JSON
 APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0
 LABELS = ("category", "difficulty")
-"""Settings that become facts, for `evaluate.by`."""
-# images that contain only a shell and Python, as the sandbox does
+"""Settings of a task that become facts, so that `evaluate.by` can group problems by them."""
+# matches images that contain only a shell and Python, as the sandbox does
 _BARE = re.compile(
     r"(?:(?:[\w.-]+/)*library/)?(?:ubuntu|debian|python|bash)(?::[\w.-]+)?"
     r"|(?:[\w.-]+/)*t-bench/(?:ubuntu|python)-[\d-]+(?::[\w.-]+)?"
@@ -38,17 +38,17 @@ _REFUSED = re.compile(
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _IMPORT = re.compile(r"\s*(?:import|from)\s+(\w+)")
 PROGRAMS = ("", ".sh", ".bash", ".py")
-"""Endings of the programs of a check."""
+"""Suffixes of the programs in a check (the tests of a task)."""
 WHY_NOT = (
     "a check has no network and no packages, and cannot rely on git, which the workspace's .git "
     "controls"
 )
-# files that contain the check or the solution
+# files and folders that contain the check or the solution of a task
 _HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
 
 
 class RefusedTask(Exception):
-    """A task cannot be played here; the message has file and line of the reason."""
+    """A task cannot be played in the sandbox. `path` and `line` are the place of the reason."""
 
     def __init__(self, path: Path, why: str, line: int = 1) -> None:
         super().__init__(why)
@@ -58,7 +58,7 @@ class RefusedTask(Exception):
 def harbor(
     seed: int, train: int, validation: int, test: int, folder: Path
 ) -> dict[str, list[Problem | BadRow]]:
-    """Make problems for each split from a folder that contains a folder for each task:
+    """Make problems for each split from a folder that contains one folder for each task:
 
         Problem("count-words", "Write how many words notes.txt has to /app/count.txt.", {
             "files": {"notes.txt": "..."},
@@ -67,11 +67,11 @@ def harbor(
             "category": "files",
         })
 
-    The reward is `rewards.folder:hidden_check`. No container is started, so a task becomes a BadRow
-    with file and line in two cases:
+    Such problems need the reward `rewards.folder:hidden_check`. The sandbox does not start
+    containers. A task therefore becomes a BadRow with a file and a line in two cases:
 
-    - The Dockerfile does more than copy text into /app of a bare image.
-    - The check calls a program that needs a network, a package or the workspace's git.
+    - The Dockerfile does more than copy texts into /app of an image with only a shell and Python.
+    - The check (the tests of the task) calls a program that needs a network, a package or git.
     """
     if not folder.is_dir():
         raise ValueError(
@@ -122,7 +122,10 @@ def _problem(
 
 
 def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a section of the settings, empty if it is missing."""
+    """Return a section of a task's settings, or an empty section if it is missing.
+
+    Raises RefusedTask if the value is not a section.
+    """
     section = document.get(name) or {}
     if not isinstance(section, Mapping):
         raise RefusedTask(settings, f"{name} is {section!r}, expected a section")
@@ -157,8 +160,10 @@ def _check(folder: Path, script: Path, seconds: float) -> JSON:
 
 
 def _require_alone(program: Path, modules: Set[str]) -> None:
-    """Refuse a line that imports a module outside of `modules`, or names a program that needs a
-    network.
+    """Raise RefusedTask if a program of a check needs more than the sandbox has.
+
+    The program must not import modules that are not in `modules`, and must not call programs such
+    as curl, which need a network or a package.
     """
     for number, line in enumerate(_text(program).splitlines(), 1):
         code = _COMMENT.sub("", line)
@@ -170,14 +175,20 @@ def _require_alone(program: Path, modules: Set[str]) -> None:
 
 
 def _seconds(settings: Path, limit: object) -> float:
-    """Return the time limit of a check: the task's own limit, at most MOST_SECONDS."""
+    """Return the time limit of a check in seconds: the limit of the task, but at most MOST_SECONDS.
+
+    Raises RefusedTask if the limit is not a positive number.
+    """
     if not isinstance(limit, int | float) or not limit > 0:
         raise RefusedTask(settings, f"the check's time limit is {limit!r} s, expected more than 0")
     return min(float(limit), MOST_SECONDS)
 
 
 def _copied(context: Path) -> dict[str, str]:
-    """Return the files that a Dockerfile copies into /app, as texts by name."""
+    """Return the texts of the files that a Dockerfile copies into /app, by name.
+
+    Raises RefusedTask if an instruction needs a container, or if the files are too large.
+    """
     dockerfile, files = context / "Dockerfile", dict[str, str]()
     for number, instruction in _instructions(dockerfile) if dockerfile.exists() else ():
         try:
@@ -191,7 +202,10 @@ def _copied(context: Path) -> dict[str, str]:
 
 
 def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
-    """Return the files that an instruction copies. Raises ValueError if it needs a container."""
+    """Return the texts of the files that an instruction of a Dockerfile copies, by name.
+
+    Raises ValueError if the instruction needs a container.
+    """
     match instruction[0].upper(), instruction[1:]:
         case "FROM", [image] if _BARE.fullmatch(image):
             return {}
@@ -222,7 +236,7 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
 
 
 def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
-    """Yield each instruction of a Dockerfile with the number of its first line."""
+    """Yield the number of the first line and the text of each instruction in a Dockerfile."""
     begun, parts = 0, list[str]()
     for number, line in enumerate(_text(dockerfile).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -235,7 +249,7 @@ def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a file, or all files and links of a folder."""
+    """Return the path itself if it is a file, or all files and links below a folder."""
     if path.is_file():
         return [path]
     return sorted(file for file in path.rglob("*") if file.is_symlink() or not file.is_dir())

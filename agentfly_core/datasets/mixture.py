@@ -1,4 +1,4 @@
-"""Join the problems of several tasks in one dataset."""
+"""Join the problems of several tasks in one dataset (a mixture)."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,19 @@ from agentfly_core.records.trajectory import Problem, of_task
 def mixture(
     seed: int, train: int, validation: int, test: int, tasks: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Rows]:
-    """Make the splits of all tasks from their `data` sections, task by task.
+    """Make splits with the problems of all tasks, one task after the other.
 
-    Ids are `shop/2-red-cup`. Raises ValueError for unusable data, naming the task, and for a
-    training problem that is a validation or test problem of another task.
+    `tasks` has the section `data` of each task. The id of a problem begins with the task:
+    `shop/2-red-cup`. Raises ValueError if the data of a task is unusable. The message names the
+    task. Also raises ValueError if a training problem of a task is a validation or test problem of
+    another task.
     """
     splits: dict[str, Rows] = {split: [] for split in SPLITS}
     for name, settings in tasks.items():
         with at(f"tasks.{name}.data"):
             data = Data.model_validate(settings)
             built = build(data, seed if data.seed is None else data.seed)
-            # checked here, because here an error can name the task
+            # checked for each task, because an error must name the task
             problems_of(data, built)
         for split, rows in built.items():
             splits[split] += [
@@ -35,9 +37,7 @@ def mixture(
 
 
 def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
-    """Raise ValueError for a training problem that is a validation or test problem of another
-    task.
-    """
+    """Raise ValueError if a training problem is a validation or test problem of another task."""
     trained = defaultdict[str, dict[str, str]](dict)
     for split, rows in splits.items():
         for problem in rows:

@@ -1,4 +1,4 @@
-"""Made-up names of people, companies and books; no name is in two splits."""
+"""Made-up names of people, companies and books. Each name is in only one split."""
 
 import random
 from collections.abc import Sequence
@@ -31,27 +31,27 @@ Names = dict[str, Sequence[str]]
 
 
 def people() -> Names:
-    """Return 320, 40 and 40 names by split, the same for every seed: `{"train": ["Anna Berg", ...],
-    ...}`.
+    """Return the names of people for each split: `{"train": ["Anna Berg", ...], ...}`.
 
-    No name is in two splits, but first names and surnames occur in all. Companies and books work
-    the same way.
+    The splits train, validation and test have 320, 40 and 40 names. They do not depend on a seed. A
+    whole name is in only one split, but first names and surnames occur in all splits. The functions
+    `companies` and `books` work in the same way.
     """
     return _split(FIRST, LAST)
 
 
 def companies() -> Names:
-    """Return names of companies, such as "Amber Mills", as many as `people` returns."""
+    """Return the names of companies, such as "Amber Mills", for each split. See `people`."""
     return _split(ADJECTIVES, TRADES)
 
 
 def books() -> Names:
-    """Return titles of books, such as "Quiet Harbour", as many as `people` returns."""
+    """Return the titles of books, such as "Quiet Harbour", for each split. See `people`."""
     return _split(ADJECTIVES, SUBJECTS)
 
 
 def _split(first: str, second: str) -> Names:
     names = [f"{one} {other}" for one, other in product(first.split(), second.split())]
-    # not the experiment's seed: a test name of one seed must not be trained with another seed
+    # a fixed seed: with the experiment's seed, a test name of one run could be trained in another
     random.Random(0).shuffle(names)
     return shares(names, SHARES)

@@ -1,4 +1,4 @@
-"""Shared functions of scripted players with deliberate mistakes."""
+"""Functions for scripted policies that play episodes and sometimes make deliberate mistakes."""
 
 import random
 import re
@@ -12,13 +12,20 @@ Demonstrator = Callable[[Conversation], Awaitable[str]]
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
-    """Return the name of the deliberate mistake in this episode, or ""."""
+    """Return the name of the deliberate mistake in this episode, or an empty text.
+
+    A share `spoilt` of the episodes contains one of the mistakes in `kinds`.
+    """
     draw = random.Random(hashing.seed(seed, "mistake", conversation.problem.id, conversation.chain))
     return draw.choice(kinds) if draw.random() < spoilt else ""
 
 
 def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
-    """Return a wrong answer of the same form: a number with as many digits, or one of `like`."""
+    """Return a wrong answer that has the same form as the answer `right`.
+
+    If `right` is a number, the wrong answer is a number with the same number of digits. Otherwise
+    it is one of `like`.
+    """
     if not right.isdigit():
         return draw.choice([other for other in like if other != right])
     numbers = range(10 ** (len(right) - 1), 10 ** len(right))
@@ -35,10 +42,11 @@ def observed(conversation: Conversation) -> list[str]:
 
 
 def filled(prompt: str, texts: Mapping[str, str], dataset: str) -> tuple[str, dict[str, str]]:
-    """Return the name of the template that a prompt was made from, and the values of its fields:
-    `("rename", {"old": "amber-mills", ...})`.
+    """Return the name of the template from which a prompt was made, and the values of the
+    template's fields: `("rename", {"old": "amber-mills", ...})`.
 
-    Raises ValueError for a prompt that matches no template in `texts`.
+    `texts` maps the names of templates to their texts. Raises ValueError if none of them matches
+    the prompt.
     """
     for kind, text in texts.items():
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[\\w -]+)", re.escape(text))

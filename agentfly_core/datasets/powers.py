@@ -1,4 +1,4 @@
-"""Sums of powers for a model that can write a program."""
+"""Problems about sums of powers, for a model that can write a program."""
 
 import random
 from itertools import combinations
@@ -21,7 +21,8 @@ def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[
             {"answer": "509", "bounds": [2, 12, 15]},
         )
 
-    Sums of different splits have different bounds. Raises ValueError for more problems than exist.
+    Each pair of bounds, here 12 and 15, is in only one split. Raises ValueError if more problems
+    are wanted than exist.
     """
     sizes = {"train": train, "validation": validation, "test": test}
 

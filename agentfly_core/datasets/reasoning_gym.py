@@ -1,4 +1,6 @@
-"""Generated problems of reasoning-gym: logic, arithmetic, games and text (arXiv 2505.24760)."""
+"""Problems that the library reasoning-gym generates: logic, arithmetic, games and text (arXiv
+2505.24760).
+"""
 
 import ast
 from collections.abc import Mapping
@@ -25,17 +27,17 @@ def reasoning_gym(
     dataset: str,
     config: dict[str, Any] | None = None,
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split from one of reasoning-gym's datasets, such as
+    """Make problems for each split from one of the datasets of reasoning-gym, such as
 
         Problem("chain_sum-9f2c41d07a3be518", "State the final answer to ... 41 + 58 =", {
             "answer": "99", "expression": "41 + 58", "dataset": "chain_sum", "config": {...},
             "entry": "{'question': ...}",
         })
 
-    Splits share no prompt. The fact `answer` is the right answer, or null if many answers are
-    right. Further facts are texts and numbers of the entry's metadata, and what
-    `rewards.reasoning_gym` needs. Raises ValueError for an unknown dataset, a wrong `config` and
-    too many problems.
+    Each prompt is in only one split. The fact `answer` is the right answer, or null if many answers
+    are right. Further facts are the texts and numbers in the metadata of the generated entry, and
+    the values that the reward `rewards.reasoning_gym` needs. Raises ValueError if the dataset is
+    unknown, if `config` is wrong, or if the dataset cannot generate enough problems.
     """
     draw = partial(created, dataset, config or {})
     sizes = {"train": train, "validation": validation, "test": test}
@@ -68,8 +70,9 @@ def _problem(entry: GymEntry, dataset: str, config: dict[str, Any]) -> Problem:
 
 
 def stored(entry: GymEntry) -> str:
-    """Write an entry as a Python literal, which keeps tuples; metadata that is not a literal is
-    removed.
+    """Return an entry of reasoning-gym as a Python literal, because JSON would change tuples.
+
+    Metadata that cannot be written as a literal is removed.
     """
     metadata = {}
     for key, value in entry["metadata"].items():

@@ -1,4 +1,4 @@
-"""Make splits that share nothing: divide the material of problems, and sample problems."""
+"""Make disjoint splits: divide the items from which problems are made, and sample problems."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,8 +11,9 @@ T = TypeVar("T")
 
 
 def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T]]:
-    """Divide items into consecutive parts in proportion to the splits' sizes: `{"train":
-    items[:80], ...}`.
+    """Divide items into a consecutive part for each split: `{"train": items[:80], ...}`.
+
+    The sizes of the parts are in proportion to the sizes of the splits.
     """
     parts: dict[str, Sequence[T]] = {}
     start = problems = 0
@@ -25,12 +26,15 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 
 
 def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
-    """Choose an item's split by the item's name only, because it must be the same for all seeds."""
+    """Return the split of an item.
+
+    It depends only on `kind` and on the name `item`, so it is the same for all seeds.
+    """
     return splits[hashing.seed(kind, item) % len(splits)]
 
 
 def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) -> list[T]:
-    """Sample `size` problems. Raises ValueError if `problems` has fewer."""
+    """Sample `size` problems for a split. Raises ValueError if there are fewer problems."""
     if size > len(problems):
         raise ValueError(
             f"data.{split} is {size}, but only {len(problems)} problems are left for it. Lower "
@@ -45,9 +49,10 @@ def sampled(
     problems: Callable[[T], Iterable[Problem]],
     sizes: Mapping[str, int],
 ) -> dict[str, list[Problem]]:
-    """Divide items among the splits, and sample problems made from them.
+    """Divide items among the splits, and sample problems for each split.
 
-    Raises ValueError if too few problems are left for a split.
+    `problems` makes problems from an item. Raises ValueError if the items of a split make too few
+    problems.
     """
     shuffled = list(items)
     draw.shuffle(shuffled)

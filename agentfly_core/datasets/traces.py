@@ -1,8 +1,9 @@
-"""Read traces of other programs: chats with the token ids that a server read and sampled.
+"""Read traces of other programs. A trace is a chat with the token ids that a model read and
+sampled.
 
-Supported are OpenEnv's `TrainingTrace` (openenv 0.10.0, schema_version 1), verifiers' `Trace`
-(0.4.0, version 1), and logged chat completions of servers that return token ids (vLLM's
-`return_token_ids`).
+Three formats are supported: `TrainingTrace` of OpenEnv (openenv 0.10.0, schema_version 1), `Trace`
+of verifiers (0.4.0, version 1), and logged chat completions of a server that returns token ids
+(vLLM with `return_token_ids`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +17,17 @@ from agentfly_core.config.mismatch import message_of
 from agentfly_core.system.formats.text import fault, shown
 
 OURS = "agentfly"
-"""Key in the first turn's metadata for the trajectory row that `agentfly export` adds."""
+"""Key in the metadata of the first turn. `agentfly export` stores the whole trajectory under it."""
 
 
 @checked(frozen=True)
 class RecordedCall:
-    """Tokens of a model call: `RecordedCall((1, 87), (57, 2), (-0.1, -0.2), (True, True))`, where
-    `trained` marks the sampled tokens that are trained.
+    """The tokens of a call of a model: `RecordedCall((1, 87), (57, 2), (-0.1, -0.2), (True,
+    True))`.
+
+    `prompt` has the tokens that the model read. `logprobs` and `trained` have an entry for each
+    sampled token: its log-probability, and whether it is trained. Raises ValueError if their
+    lengths differ.
     """
 
     prompt: tuple[NonNegativeInt, ...]
@@ -40,14 +45,17 @@ class RecordedCall:
 
 
 TracedReply = tuple[Sequence[Any], RecordedCall | None]
-"""A prompt and its reply as a list of OpenAI's messages, and the tokens if they were recorded."""
+"""A conversation that ends with a reply, as a list of OpenAI's messages, and the tokens of the
+reply's call. The second entry is None if the tokens were not recorded.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The sampled replies of a trace in order, and its tools.
+    """A trace: the sampled replies in order, and the tools.
 
-    `ours` is the trajectory row that `agentfly export` added; other traces have None.
+    `ours` is the trajectory that `agentfly export` added, as a row of trajectories.parquet. It is
+    None for traces of other programs.
     """
 
     replies: Sequence[TracedReply]
@@ -56,9 +64,9 @@ class Trace:
 
 
 def trace_of(row: Mapping[str, Any]) -> Trace | None:
-    """Read the trace in a row; None for a row of another kind.
+    """Read the trace in a row, or return None if the row does not contain a trace.
 
-    Raises ValueError for a faulty trace.
+    Raises ValueError if the trace is invalid.
     """
     for field, read in FORMATS.items():
         if isinstance(row.get(field), list | dict):
@@ -87,9 +95,10 @@ def _openenv(row: Mapping[str, Any]) -> Trace:
 
 
 def _verifiers(row: Mapping[str, Any]) -> Trace:
-    """Read the sampled nodes in order.
+    """Read a trace of verifiers. Its messages are nodes of a tree.
 
-    The prompt of a node is the path from a root to its parent.
+    Each sampled node is a reply. The prompt of a reply is the path from the root of the tree to the
+    parent of the reply's node. Raises ValueError if a node comes before its parent.
     """
     _require_version(row["version"])
     paths, replies = list[tuple[list[Any], list[int]]](), list[TracedReply]()
@@ -102,7 +111,7 @@ def _verifiers(row: Mapping[str, Any]) -> Trace:
         messages = [*before, _as_openai(node["message"])]
         if node["sampled"]:
             replies.append((messages, _call_of(tokens, node)))
-        # also for nodes that were not sampled, because later nodes continue them
+        # nodes that were not sampled have a path, too, because later nodes may continue them
         paths.append((messages, [*tokens, *node.get("token_ids", [])]))
     return Trace(replies, row["nodes"][0].get("tools"))
 
@@ -111,7 +120,7 @@ def _call_of(before: Sequence[int], node: Mapping[str, Any]) -> RecordedCall | N
     tokens, mask = node.get("token_ids", []), node.get("mask", [])
     if True not in mask:
         return None
-    # a reply's node begins with the header that the template writes before the reply
+    # the node of a reply begins with the header that the chat template writes before the reply
     begin, logprobs = mask.index(True), iter(node["logprobs"])
     filled = tuple(next(logprobs) if trained else 0.0 for trained in mask[begin:])
     return RecordedCall((*before, *tokens[:begin]), tokens[begin:], filled, mask[begin:])
@@ -123,9 +132,9 @@ def _as_openai(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _logged(row: Mapping[str, Any]) -> Trace:
-    """Read a request to a chat server and its response."""
+    """Read a log entry with a request to a chat server and the server's response."""
     request, response = row["request"], row["response"]
-    # ids are optional in a log; a log without ids is read as a chat
+    # token ids are optional in a log; a log without token ids is read as a chat
     prompt, choice = response.get("prompt_token_ids"), response["choices"][0]
     call: RecordedCall | None = None
     if prompt and choice.get("token_ids") and choice.get("logprobs"):
@@ -140,7 +149,7 @@ FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Trace]] = {
     "nodes": _verifiers,
     "request": _logged,
 }
-"""The reader of each format, by a field that only rows of this format have."""
+"""The reader of each format. The key is a field that only rows of this format have."""
 
 
 def _require_version(version: Any) -> None:
