@@ -1,1 +1,3 @@
-"""Experiment and site files: their pydantic models, and functions to read them."""
+"""The settings of experiments and sites (machines): their pydantic models, and functions that read
+their files.
+"""

@@ -12,16 +12,23 @@ SECRET_NAME = re.compile(
     r"|passphrase|credentials?|authorization|bearer|jwt)$"
     r"|^((access|api|auth|bearer|client|github|hf|refresh)_?)?token$"
 )
-"""Names of secrets, in lower case with `_`: `api_key`, `hf_token`; not `stop_token`."""
+"""Matches names of secrets such as `api_key` and `hf_token`, but not `stop_token`. Names are in
+lower case with underscores.
+"""
 
 
 class SecretGiven(ValueError):
-    """A setting is a secret. The message names its key and an environment variable to use."""
+    """A setting contains a secret.
+
+    The message names the key of the setting, and an environment variable to use instead.
+    """
 
 
 def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
-    """Raise SecretGiven for a setting with the name of a secret, such as `api_key`, and for a value
-    that contains a password or the value of a secret environment variable.
+    """Raise SecretGiven if a setting contains a secret.
+
+    A setting contains a secret if it has the name of a secret, such as `api_key`, or if its value
+    contains a password in a URL or the value of a secret environment variable.
     """
     for key, value in _leaves(settings):
         if fault := _fault(key[-1], value):
@@ -36,7 +43,11 @@ def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
 
 
 def _fault(key: str, value: JSON) -> str:
-    """Return what is wrong with a setting, as a phrase that follows its name, or ""."""
+    """Return what is wrong with a setting, as a phrase that follows the setting's name in a
+    message.
+
+    The result is empty if the setting is not a secret.
+    """
     text, name = str(value), _name(key)
     if isinstance(value, str) and redact(text) != text:
         variable = next(iter(holders(text)), "")
@@ -50,7 +61,7 @@ def _fault(key: str, value: JSON) -> str:
 
 
 def _name(key: str) -> str:
-    """Normalise a name: `api_key`, `api-key` and `apiKey` become `api_key`."""
+    """Return a name in lower case with underscores: `api-key` and `apiKey` become `api_key`."""
     return re.sub("(?<=[a-z])(?=[A-Z])|-", "_", key).lower()
 
 

@@ -13,11 +13,12 @@ SPLITS = ("train", "validation", "test")
 
 
 class Curriculum(Section):
-    """Choose a step's problems by their pass rates: `{window: 4, by: kind}`.
+    """Choose the problems of a step by their pass rates: `{window: 4, by: kind}`.
 
-    A step draws its problems from `window` times as many candidates, with weights p (1 - p) + 0.01.
-    Here p is a problem's pass rate in earlier steps, with one solved and one unsolved episode
-    added. With `by`, all problems with the same value of this fact share p.
+    A step draws its problems from `window` times as many candidates. The sampling weight of a
+    problem is p (1 - p) + 0.01, where p is the problem's pass rate in earlier steps. One solved and
+    one unsolved episode are added to the counts. If `by` names a fact (entry of `Problem.facts`),
+    all problems with the same value of the fact have a common pass rate.
     """
 
     window: Annotated[int, Field(ge=2)] = 4
@@ -28,18 +29,18 @@ class Branching(Section):
     """Forks of episodes after tool results (ARPO, arXiv 2507.19849): `{total: 16, init: 8, k: 20,
     alpha: 0.5, beta: 0.2, mode: entropy}`.
 
-    A problem has `total` episodes, and `init` of them begin with its prompt. Each of these can be
-    forked (total - init) / init times; fresh episodes replace unused forks. A fork samples the
-    reply to tool results again. The mode decides after this reply:
+    A problem has `total` episodes. `init` of these episodes begin with the problem's prompt, and
+    each of them can be forked (total - init) / init times. If fewer forks are made, episodes that
+    begin with the prompt are played instead. A fork is a further episode in which the reply to a
+    tool's result is sampled again. After such a reply, the mode decides whether to fork:
 
     - `entropy` forks with probability P.
     - `threshold` forks if P is above `tau`.
     - `random` forks with probability `alpha`.
-    - `never` plays `total` fresh episodes.
+    - `never` does not fork: all `total` episodes begin with the prompt.
 
     P = alpha + beta (H - H_first) / log(vocabulary), limited to the range 0 to 1. H is the mean
-    entropy of the reply's first `k` tokens, and H_first is the same mean for the speaker's first
-    reply.
+    entropy of the reply's first `k` tokens. H_first is the same mean for the speaker's first reply.
     """
 
     total: Annotated[int, Field(ge=2)] = 16
@@ -62,11 +63,14 @@ class Branching(Section):
 
     @property
     def reads_entropies(self) -> bool:
-        """Whether forks depend on entropies."""
+        """Whether the mode decides by the entropies of tokens."""
         return self.mode in ("entropy", "threshold")
 
     def check_service(self, name: str) -> None:
-        """Raise ValueError if the mode needs entropies, which a chat service does not return."""
+        """Raise ValueError if the mode needs entropies, because a chat service returns none.
+
+        `name` is the name of the chat service.
+        """
         if self.reads_entropies:
             raise ValueError(
                 f"rollout.branching.mode is {self.mode}, but the chat service {name!r} returns no "
@@ -75,13 +79,16 @@ class Branching(Section):
 
 
 class Rollout(Section):
-    """The episodes of a step: `problems` x `group_size`.
+    """The episodes of a step. A step has `problems` x `group_size` episodes.
 
-    `shard` episodes are played at the same time. If the sampler dies, at most one shard is lost.
-    With `refills`, up to that many further rounds replace problems whose episodes all have the same
-    reward (dynamic sampling, DAPO, arXiv 2503.14476); the default depends on the algorithm. With
-    `max_staleness` s, step k samples from policy k - 1 - s while earlier updates run. With
-    `branching`, the setting `branching.total` replaces `group_size`.
+    - `shard`: how many episodes are played together. If the sampler dies, at most one shard is
+      lost.
+    - `refills`: how many further rounds of problems a step may play. They replace problems with
+      equal rewards in all episodes (dynamic sampling, DAPO, arXiv 2503.14476). The default depends
+      on the algorithm.
+    - `max_staleness`: if it is s, step k samples with the policy of step k - 1 - s, while updates
+      of earlier steps are still running.
+    - `branching`: forks of episodes. `branching.total` replaces `group_size`.
     """
 
     problems: Positive = 16
@@ -113,14 +120,15 @@ class Rollout(Section):
 
     @property
     def beginnings(self) -> int:
-        """Number of a problem's episodes that begin with its prompt; forks complete the group."""
+        """The number of a problem's episodes that begin with its prompt. The others are forks."""
         branching = self.branching
         return branching.init if branching and branching.mode != "never" else self.group_size
 
     @property
     def beginnings_of_shard(self) -> int:
-        """Number of a shard's episodes that begin with a prompt. With forks, a shard consists of
-        whole problems.
+        """The number of episodes in a shard (batch of episodes) that begin with a prompt.
+
+        If episodes are forked, all episodes of a problem are in the same shard.
         """
         if self.beginnings == self.group_size:
             return self.shard
@@ -128,11 +136,12 @@ class Rollout(Section):
 
 
 class Evaluate(Section):
-    """Held-out evaluation: the test split before and after training, and the validation split after
-    every `every` steps (0: never).
+    """The evaluation on held-out problems.
 
-    `pass_at` lists values of k for pass@k. `by` names a fact; success is also reported for each of
-    its values. `datasets` are evaluated together with the test split.
+    The test split is evaluated before and after training. If `every` is above 0, the validation
+    split is evaluated after every `every` steps. `pass_at` has values of k for pass@k. `by` names a
+    fact (entry of `Problem.facts`). Success is then also reported for each value of the fact.
+    `datasets` has further datasets that are evaluated whenever the test split is evaluated.
     """
 
     goal: str = Field(

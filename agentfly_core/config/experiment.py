@@ -1,7 +1,7 @@
-"""The experiment file: settings that define an experiment; site.py defines where it runs.
+"""The settings that define an experiment. The settings in site.py define where it runs.
 
-Defaults are tested, so `conf/NAME.yaml` contains only settings that differ from them. loading.py
-reads files and overrides.
+A file `conf/NAME.yaml` needs only the settings that differ from the defaults. loading.py reads
+files and overrides.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,11 +49,11 @@ FlowName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 
 
 class Adapter(Section):
-    """Train a low-rank adapter on linear layers instead of the model's weights (LoRA, arXiv
+    """Train a low-rank adapter of linear layers instead of the model's weights (LoRA, arXiv
     2106.09685).
 
-    A layer of weights W computes (W + alpha / rank * B A) x. W is frozen, A has `rank` rows and B
-    starts as 0. `targets` are the names of layers, such as [q_proj, v_proj]. `all-linear` means all
+    A layer with weights W computes (W + alpha / rank * B A) x. W is frozen, A has `rank` rows, and
+    B starts as 0. `targets` has names of layers, such as [q_proj, v_proj]. `all-linear` means all
     linear layers except the output projection.
     """
 
@@ -63,13 +63,13 @@ class Adapter(Section):
 
 
 class Update(Section):
-    """One update of `epochs` x `mini_batches` AdamW steps, and the states that are kept on disk.
+    """The update of a step. It consists of `epochs` x `mini_batches` optimizer steps of AdamW.
 
-    A learner state is stored every `learner_every` steps. The newest `keep_learner` states are
-    kept, and the weights of the newest `keep_policies` policies (0: all). With `share_prefixes`, a
-    common prefix such as a prompt is computed only once; results differ by rounding. `update: none`
-    is short for `{weights: false}`: steps play and score episodes and update the memory of
-    `agent.remembers`, but do not train.
+    The learner state is stored every `learner_every` steps. The newest `keep_learner` states and
+    the weights of the newest `keep_policies` policies (0: all) are kept. With `share_prefixes`, a
+    common prefix such as a prompt is computed only once. Results then differ by rounding. `update:
+    none` means `{weights: false}`: steps play and score episodes and update the memory
+    (`agent.remembers`), but do not train.
     """
 
     # an unset value is not part of keys and digests
@@ -110,8 +110,8 @@ class Update(Section):
 class OrderPosition(Section):
     """A position in the order of problems: `{epoch: 2, problem: 512}`.
 
-    Each epoch plays every training problem once, in a different order. `problem` is the number of
-    the epoch's problems that are already done.
+    Each epoch plays every training problem once, in a different order. `problem` is how many
+    problems of the epoch are already done.
     """
 
     epoch: Annotated[int, Field(ge=0)] = 0
@@ -119,7 +119,7 @@ class OrderPosition(Section):
 
 
 class Night(Section):
-    """The position in the order of problems where a nightly run starts:
+    """The number of a nightly run, and where it begins in the order of problems:
     `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Sampling seeds depend on `number`.
     """
 
@@ -127,15 +127,15 @@ class Night(Section):
     tasks: dict[str, OrderPosition] = Field(default_factory=dict)
 
     def of(self, task: str) -> OrderPosition:
-        """Return the position of a task; the default is the beginning."""
+        """Return the position of a task, by default the beginning of the first epoch."""
         return self.tasks.get(task, OrderPosition())
 
 
 class Fork(Section):
     """Continue from a step of another run: `{run: quickstart-1f2e3d4c, step: 7}`.
 
-    The fork begins with step 8 and uses the problem order, seeds and learner state that the other
-    run has for step 8. With `optimizer_state: fresh` it takes only the policy.
+    The fork begins with step 8. It uses the problem order, the seeds and the learner state that the
+    other run has for step 8. With `optimizer_state: fresh`, the optimizer state is new.
     """
 
     run: str
@@ -144,7 +144,7 @@ class Fork(Section):
 
 
 class Gates(Section):
-    """Largest allowed shares of failed and of unscored episodes. Above them, a stage fails."""
+    """The largest shares of failed and of unscored episodes with which a stage does not fail."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
@@ -153,9 +153,9 @@ class Gates(Section):
 class Settings(Section):
     """The settings of an experiment. Runs with equal settings are the same run.
 
-    `code_files` are data files that the author's code reads, and the files of an agent program.
-    `code` is computed: the digests of the author's modules by stage, `{"rollout": {"my_tools":
-    "9f2c..."}}`.
+    `code_files` has the data files that the author's code reads, and the files of an agent that is
+    a program. `code` is computed. It has the digests of the author's modules for each stage:
+    `{"rollout": {"my_tools": "9f2c..."}}`.
     """
 
     model: str
@@ -280,14 +280,14 @@ class Settings(Section):
 
     @property
     def sandboxed(self) -> bool:
-        """Whether a program of an agent runs in the sandbox."""
+        """Whether an agent is a program that runs in the sandbox."""
         return any(own.agent.sandboxed for own in self.each.values())
 
     @property
     def each(self) -> Mapping[str, Self]:
-        """Return the settings of each task; `{"single": self}` without `tasks`.
+        """The settings of each task. In an experiment without `tasks`, this is `{"single": self}`.
 
-        In a task's settings, `rollout.problems` is its share of a step's problems.
+        `rollout.problems` of a task is how many of a step's problems come from this task.
         """
         if not self.tasks:
             return {SINGLE: self}
@@ -307,7 +307,7 @@ class Settings(Section):
         return by_task
 
     def quotas(self, count: int) -> dict[str, int]:
-        """Divide `count` among the tasks by weight: `{"single": 16}` without `tasks`."""
+        """Divide `count` in proportion to the tasks' weights: `{"sums": 5, "shop": 3}`."""
         weights = {name: task.weight for name, task in self.tasks.items()}
         return quotas(weights or {SINGLE: 1.0}, count)
 
@@ -318,7 +318,7 @@ class Settings(Section):
 
     @property
     def own_steps(self) -> range:
-        """The steps that the run does itself: `fork.step` + 1 (without a fork 1) to `steps`."""
+        """The steps that the run does itself: from `start_step` + 1 to `steps`."""
         return range(self.start_step + 1, self.steps + 1)
 
     @property
@@ -332,8 +332,8 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The path of the reward that decides success. GOAL for an experiment with `tasks`, and
-        empty without rewards.
+        """The key in `rewards` of the reward that decides success. It is GOAL in an experiment with
+        `tasks`, and empty in an experiment without rewards.
         """
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
@@ -352,8 +352,8 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Self:
-        """Return these settings with `data.seed`, if it is set, as `seed`. The keys of the dataset
-        and of held-out episodes use this seed.
+        """These settings with `seed` replaced by `data.seed`, if that is set. The keys of the
+        dataset and of held-out episodes use this seed.
         """
         if self.data.seed is None:
             return self
@@ -361,17 +361,17 @@ class Settings(Section):
         return self.model_copy(update={"seed": self.data.seed, "data": data})
 
     def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Self:
-        """Return a copy with this `code`: the digests of the author's modules, by stage."""
+        """Return these settings with `code` replaced, the digests of the author's modules."""
         return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
 
     def on(self, dataset: HeldOutDataset) -> Self:
-        """Return these settings with the problems of another dataset."""
+        """Return these settings with the problems of the dataset `dataset`."""
         seed = self.data.seed if dataset.seed is None else dataset.seed
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings with the fresh problems of a confirmation: a new data seed, which
-        depends on the number of `earlier` confirmations, and another size of the test split.
+        """Return these settings with new problems for a confirmation, the second comparison of a
+        night. The seed of the data depends on `earlier`, the number of earlier confirmations.
         """
 
         def fresh(data: Data) -> Data:
@@ -390,11 +390,11 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the base of a step's seeds: `(seed, 7)`, or `(seed, "night", 12, 7)`."""
+        """Return the values that determine a step's seeds: `(0, 7)`, or `(0, "night", 12, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 
     @property
     def digest(self) -> str:
-        """The digest that identifies the settings. It excludes `flows`; no run depends on them."""
+        """The digest that identifies the settings. It ignores `flows`, which runs do not use."""
         return hashing.digest(self.model_dump(mode="json", exclude={"flows"}))

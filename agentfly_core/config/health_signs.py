@@ -1,4 +1,4 @@
-"""Bounds on metrics that detect failing training, with tested defaults."""
+"""Health signs: bounds of metrics that show that training fails. The defaults are tested."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -11,7 +11,8 @@ from agentfly_core.config.section import Positive, Section
 class Sign(Section):
     """A bound of a metric: `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
 
-    After `steps` steps in a row beyond the bound, a warning is logged; with `stop` the run stops.
+    If the metric is beyond the bound in `steps` steps in a row, a warning is logged. If `stop` is
+    True, the run stops, too.
     """
 
     metric: str
@@ -27,14 +28,16 @@ class Sign(Section):
         return self
 
     def seen(self, metrics: Mapping[str, float]) -> bool:
-        """Whether the metric is beyond its bound; False for a metric that was not measured."""
+        """Whether the metric is beyond its bound. False if the metric was not measured."""
         value = metrics.get(self.metric)
         if value is None:
             return False
         return value > self.above if self.above is not None else value < (self.below or 0.0)
 
     def message(self, metrics: Mapping[str, float], steps: int) -> str:
-        """`"train/entropy is 0.004, below 0.01, for 3 steps in a row"`."""
+        """Return the text of the warning: "train/entropy is 0.004, below 0.01, for 3 steps in a
+        row".
+        """
         bound = f"above {self.above:g}" if self.above is not None else f"below {self.below:g}"
         lasting = f", for {steps} steps in a row" if steps > 1 else ""
         return f"{self.metric} is {metrics[self.metric]:.3g}, {bound}{lasting}"
@@ -47,7 +50,7 @@ SIGNS: dict[str, Sign | None] = {
     "zero_spread": Sign(metric="rollout/zero_spread_groups", above=0.95, steps=3),
     "bad_calls": Sign(metric="rollout/bad_call_share", above=0.5, steps=3),
     "history_rewrites": Sign(metric="rollout/history_rewrites", above=0.05),
-    # sampler and learner disagree about the same tokens
+    # the sampler and the learner compute different probabilities for the same tokens
     "mismatch": Sign(metric="mismatch/k3", above=0.05),
     # the policy has collapsed, or updates are too large
     "entropy": Sign(metric="train/entropy", below=0.001, steps=3),

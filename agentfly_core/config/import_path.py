@@ -28,7 +28,7 @@ OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @contextmanager
 def at(key: str) -> Iterator[None]:
-    """Prefix ValueErrors of the block with a configuration key."""
+    """Put a settings key before the message of each ValueError that the `with` block raises."""
     try:
         yield
     except ValueError as error:
@@ -37,10 +37,10 @@ def at(key: str) -> Iterator[None]:
 
 
 def load(path: str) -> Any:
-    """Import a function or class by its path, `package.module:name`.
+    """Import a function or a class by its import path, such as `package.module:name`.
 
-    Modules in the working directory can be imported, too. Raises ValueError for a path that cannot
-    be imported, and for other objects.
+    Modules in the working directory can be imported, too. Raises ValueError if the path cannot be
+    imported, or if it names neither a function nor a class.
     """
     module, _, name = path.partition(":")
     if not name:
@@ -66,9 +66,9 @@ def load(path: str) -> Any:
 
 
 def algorithm_path(short: str) -> str:
-    """Return the import path of an algorithm's short name, such as "grpo"; import paths are kept.
+    """Return the import path of an algorithm for its short name, such as "grpo".
 
-    Raises ValueError for an unknown name.
+    An import path is returned unchanged. Raises ValueError if the name is unknown.
     """
     if ":" in short:
         return short
@@ -84,7 +84,10 @@ def algorithm_path(short: str) -> str:
 def construct(
     maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] | None = None
 ) -> R:
-    """Call `maker` with its checked settings and the `given` arguments."""
+    """Call `maker` with settings and with the arguments in `given`, and return the result.
+
+    Raises ValueError if the settings do not fit the parameters of `maker`.
+    """
     given = given or {}
     return maker(**{**given, **check_settings(maker, settings, list(given))})
 
@@ -92,10 +95,10 @@ def construct(
 def check_settings(
     maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Convert settings to the annotated types of `maker`'s parameters.
+    """Convert settings to the annotated types of the parameters of `maker`.
 
-    Raises ValueError for unknown settings, wrong types, and missing settings that are not in
-    `given`.
+    Raises ValueError if a setting is not a parameter, if a value has a wrong type, or if a required
+    parameter is missing. `given` has the names of parameters that get their values elsewhere.
     """
     name, parameters = _called(maker), parameters_of(maker)
     for key in given:
@@ -116,7 +119,7 @@ def check_settings(
 
 
 def parameters_of(maker: Maker) -> Parameters:
-    """Return the parameters of a function or class. Raises ValueError for anything else."""
+    """Return the parameters of a function or class. Raises ValueError for any other object."""
     try:
         parameters = inspect.signature(maker).parameters
     except ValueError:
@@ -131,9 +134,11 @@ def parameters_of(maker: Maker) -> Parameters:
 
 
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
-    """Return the types of the named parameters of `maker`. If a default is None, null is allowed.
+    """Return the types of the parameters of `maker` that are in `names`.
 
-    Annotations of other parameters may use names imported for type checking only.
+    If the default of a parameter is None, its type allows null. Annotations of parameters that are
+    not in `names` are not evaluated, so they may use names that are imported only for type
+    checking. Raises ValueError if an annotation cannot be evaluated.
     """
     parameters = {key: p for key, p in parameters_of(maker).items() if key in names}
     annotations = {
@@ -162,7 +167,7 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
 
 
 def nullable(kind: Any) -> Any:
-    """Allow null for a type, as for `n: int = None`."""
+    """Return a type that also allows None, as the annotation in `n: int = None` is meant."""
     if get_origin(kind) is Annotated:
         inner, *metadata = get_args(kind)
         return Annotated[Optional[inner], *metadata]  # noqa: UP045
@@ -170,7 +175,10 @@ def nullable(kind: Any) -> Any:
 
 
 def typed(where: str, value: JSON, kind: type[R]) -> R:
-    """Convert a setting to its annotated type. Raises ValueError with the setting's key `where`."""
+    """Convert the value of a setting to the annotated type `kind`.
+
+    Raises ValueError if this is not possible. The message begins with `where`, the setting's key.
+    """
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -190,10 +198,10 @@ def _called(maker: Maker) -> str:
 def with_defaults(
     maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """Return settings of `maker` with all defaults, also those inside sections.
+    """Return settings of `maker` with all default values added, also within sections.
 
-    Raises the same errors as `check_settings`. With `with_defaults(GRPO, {"policy_loss": "gspo"})`,
-    `policy_loss` becomes `{"use": "gspo", "low": 3e-4, "high": 4e-4}`.
+    With `with_defaults(GRPO, {"policy_loss": "gspo"})`, `policy_loss` becomes `{"use": "gspo",
+    "low": 3e-4, "high": 4e-4}`. Raises ValueError as `check_settings` does.
     """
     defaults = {
         p.name: p.default for p in parameters_of(maker).values() if p.default is not p.empty

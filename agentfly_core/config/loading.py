@@ -1,4 +1,6 @@
-"""Read experiments and sites: defaults, then files, then overrides."""
+"""Read the settings of experiments and sites. Files replace defaults, and overrides replace values
+in files.
+"""
 
 import os
 import re
@@ -33,19 +35,21 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "template": ("tokenizer",),
     "data": ("seed", *SPLITS),
 }
-"""Sections that are completed with defaults. Values are the arguments that a section's class or
-function gets in addition to its settings.
+"""Sections that are completed with the defaults of the class or function that they name. For each
+section, the names of the arguments that this class or function gets in addition to its settings.
 """
 TASKS = "tasks"
-"""Origin of values that a mixture copies from its tasks."""
+"""The origin of values that are copied from the tasks of a mixture."""
 FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentFile:
-    """An experiment's name, settings, and the source of each value: `ExperimentFile("quickstart",
-    Settings(...), {"update.learning_rate": "conf/quickstart.yaml", "seed": "default"})`.
+    """The name and the settings of an experiment: `ExperimentFile("quickstart", Settings(...),
+    {"update.learning_rate": "conf/quickstart.yaml", "seed": "default"})`.
+
+    `origin` maps each setting to the file or other source of its value.
     """
 
     name: str
@@ -55,7 +59,10 @@ class ExperimentFile:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key with different values: `Difference("seed", 0, 1, resumable=False)`."""
+    """A setting with an old and a new value: `Difference("seed", 0, 1, resumable=False)`.
+
+    `resumable` is whether the setting may change when a run continues.
+    """
 
     key: str
     old: JSON
@@ -72,9 +79,10 @@ def names(folder: Path = CONF) -> list[str]:
 
 
 def flows() -> list[tuple[str, str]]:
-    """The `flows` of all experiments in conf/: `[("tptu", "evaluate_plans")]`.
+    """Return each experiment in conf/ with each flow in its setting `flows`: `[("tptu",
+    "evaluate_plans")]`.
 
-    Files that cannot be read are skipped; the commands that use such a file print the reason.
+    Files that cannot be read are skipped. The commands that use such a file print the reason.
     """
     paths = sorted(CONF.glob("*.yaml"))
     by_path = {path: _flows(path, path.stat().st_mtime_ns) or () for path in paths}
@@ -82,7 +90,10 @@ def flows() -> list[tuple[str, str]]:
 
 
 def has_lost(experiment: str, flow: str) -> bool:
-    """Whether an experiment in conf/ does not name a flow; False if its file cannot be read."""
+    """Whether the setting `flows` of an experiment in conf/ does not name `flow`.
+
+    False if the file of the experiment cannot be read.
+    """
     path = CONF / f"{experiment}.yaml"
     named = _flows(path, path.stat().st_mtime_ns) if path.exists() else ()
     return named is not None and flow not in named
@@ -98,9 +109,10 @@ def _flows(path: Path, changed_ns: int) -> tuple[str, ...] | None:
 
 
 def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
-    """Read an experiment by its name in `./conf` or its path; raises ValueError with all mistakes.
+    """Read an experiment. `experiment` is its name in `./conf`, or the path of its file.
 
-    An override replaces the whole value: after `rewards={"a:b": 1}` there is only one reward.
+    An override replaces a whole value: after `rewards={"a:b": 1}`, the experiment has only one
+    reward. Raises ValueError if settings are wrong. The message lists all wrong settings.
     """
     path = _path(experiment)
     written = strict_yaml.settings(path)
@@ -121,7 +133,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
     origin = {}
     for key in flat(settings.model_dump(mode="json")):
-        # the first source that sets the key or a section that contains it
+        # the first source that sets this key, or a section that contains this key
         sections = _sections_of(key)
         saying = (name for name, keys in sources.items() if not sections.isdisjoint(keys))
         derived = TASKS if settings.tasks and key.startswith(FROM_TASKS) else None
@@ -130,20 +142,29 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
 
 
 def site(name: str, store: str = "") -> Site:
-    """Read a site from `conf/site/NAME.yaml`, from `AGENTFLY_<KEY>` variables and from `store`."""
+    """Read the settings of a site.
+
+    They come from `conf/site/NAME.yaml`, from environment variables `AGENTFLY_<KEY>`, and from
+    `store`. Raises ValueError if a setting or a variable is wrong.
+    """
     layers = _layers(name, store)
     values = {key: value for layer in layers.values() for key, value in layer.items()}
     return _validate(Site, values, ", ".join(source for source, layer in layers.items() if layer))
 
 
 def site_origin(name: str, store: str = "") -> dict[str, str]:
-    """Return the origins of a site's values: `{"ranks": "AGENTFLY_RANKS", "device": "default"}`."""
+    """Return where the value of each setting of a site comes from: `{"ranks": "AGENTFLY_RANKS",
+    "device": "default"}`.
+    """
     last = {key: source for source, layer in _layers(name, store).items() for key in layer}
     return {key: last.get(key, "default") for key in Site.model_fields}
 
 
 def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Difference]:
-    """Return the differences of two dumped settings, key by key; digests of code are ignored."""
+    """Return the settings with values that differ between `old` and `new`.
+
+    Both are settings as nested mappings. Digests of code are ignored.
+    """
     before, after = ({**flat(tree), "code": None} for tree in (old, new))
     free = set(resumable(Settings))
     return [
@@ -154,15 +175,15 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
 
 
 def settings() -> list[str]:
-    """Return the names of the settings that every experiment has: `["seed", "update.learning_rate",
-    ...]`.
+    """Return the dotted keys of all settings that have a default: `["seed",
+    "update.learning_rate", ...]`.
     """
     return [key for key in defaults() if not key.startswith("site.")]
 
 
 def defaults() -> dict[str, JSON]:
-    """Return the defaults of an experiment and a site by dotted key: `{"seed": 0, ...,
-    "site.ranks": 1}`.
+    """Return the default of each setting of an experiment and of a site, by dotted key:
+    `{"seed": 0, ..., "site.ranks": 1}`.
     """
     given: dict[str, JSON] = {
         "model": "",
@@ -176,7 +197,10 @@ def defaults() -> dict[str, JSON]:
 
 
 def _completed(settings: Settings) -> Settings:
-    """Add the defaults of all named parts, to store complete settings."""
+    """Add the defaults of all classes and functions that settings name.
+
+    The stored settings are then complete.
+    """
     with at("algorithm.use"):
         refills = getattr(load(settings.algorithm.use), "refills", None)
     # unset values are left out, because `model_fields_set` later separates a user's values from
@@ -200,9 +224,9 @@ def _completed(settings: Settings) -> Settings:
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
-    """Return the settings of a site by source; the last source wins.
+    """Return the settings of a site from each source. A later source replaces earlier values.
 
-    Raises ValueError for unknown variables.
+    Raises ValueError if the site or an environment variable `AGENTFLY_...` is unknown.
     """
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
@@ -233,7 +257,10 @@ def _path(experiment: str) -> Path:
 
 
 def override(text: str) -> tuple[str, JSON]:
-    """Split an override: `rollout.problems=8` gives `("rollout.problems", 8)`."""
+    """Split an override into key and value: `rollout.problems=8` gives `("rollout.problems", 8)`.
+
+    Raises ValueError if the override is not KEY=VALUE, or if the value is invalid YAML.
+    """
     key, equals, value = text.partition("=")
     if not equals or not all(_keys(key)):
         begin = re.split(r"[\s:]", key)[0]  # the value is not shown, because it may be a secret
@@ -261,7 +288,7 @@ def _keys(key: str) -> list[str]:
 
 
 def _sections_of(key: str) -> set[str]:
-    """Return a dotted key and its sections: `{"update", "update.epochs"}`."""
+    """Return a dotted key and the keys of its sections: `{"update", "update.epochs"}`."""
     return {key[: end.start()] for end in re.finditer(r"\.|$", key)}
 
 
@@ -276,7 +303,9 @@ def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JS
 
 
 def _in_full(key: str, value: JSON) -> JSON:
-    """Replace the short form `update: none`, because another override would overwrite it."""
+    """Return the long form of `update: none`, because a later override of another key in `update`
+    would replace the short form.
+    """
     return {"weights": False} if (key, value) == ("update", "none") else value
 
 

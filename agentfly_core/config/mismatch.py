@@ -7,21 +7,23 @@ from pathlib import Path
 
 from pydantic_core import ErrorDetails
 
-UNSHOWN = "unshown"  # the type of a fault whose value may be a secret
+UNSHOWN = "unshown"  # the type of an error about a value that may be a secret
 SYNONYMS: dict[str, str] = {}
 for names in tomllib.loads(Path(__file__).with_name("synonyms.toml").read_text()).values():
     SYNONYMS |= names
-"""AgentFly's setting for each name of TRL or verl."""
+"""For each name of a setting in TRL or verl, the name of the setting in AgentFly."""
 _OPTION = re.compile(r"[a-z-]+\[.*\]", re.DOTALL)
 
 
 def message_of(fault: ErrorDetails) -> str:
-    """Return the message of one of pydantic's faults: "Input should be a valid integer"."""
+    """Return the message of an error of pydantic: "Input should be a valid integer"."""
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def with_value(fault: ErrorDetails) -> str:
-    """The message with the wrong value: "Input should be a valid integer (got 'x')"."""
+    """Return the message of an error of pydantic with the wrong value: "Input should be a valid
+    integer (got 'x')".
+    """
     message, value = message_of(fault), fault.get("input")
     if value is None and fault["type"] != "invalid_key":
         return "got null, expected a value; only optional settings accept null"
@@ -29,18 +31,22 @@ def with_value(fault: ErrorDetails) -> str:
 
 
 def place(steps: Iterable[int | str]) -> str:
-    """Return the dotted key, such as `adapter.targets`, without pydantic's names of union
-    members.
+    """Return the dotted key of an error of pydantic, such as `adapter.targets`.
+
+    `steps` is the location that pydantic reports. The names that pydantic adds for members of
+    unions are removed.
     """
     return ".".join(str(step) for step in steps if not _OPTION.fullmatch(str(step)))
 
 
 def settings_like(key: str, settings: Sequence[str]) -> list[str]:
-    """Return similar settings: `["update.learning_rate"]` for `learning_rate`,
-    `--update.learning-rate` or verl's `actor_rollout_ref.actor.optim.lr`, or an empty list.
+    """Return the settings that a user may have meant by a wrong key.
+
+    The result is `["update.learning_rate"]` for `learning_rate`, for `--update.learning-rate`, and
+    for verl's `actor_rollout_ref.actor.optim.lr`. It is empty if not a single setting is similar.
     """
     key = key.lstrip("-").replace("-", "_")
-    # keys of verl have other sections, but often the same last part
+    # the sections of verl's keys differ, but the last part is often the same
     last = key.rpartition(".")[2]
     if key in settings:
         return [key]

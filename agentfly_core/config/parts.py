@@ -33,19 +33,19 @@ from agentfly_core.system.formats.text import did_you_mean
 
 T = TypeVar("T")
 SELF = "self"
-"""The word for the trained policy in `agent.frozen`."""
+"""The value in `agent.frozen` that means the trained policy."""
 TEMPLATES = {
     "default": "agentfly_core.inference.templates.default:default_template",
     "hermes": "agentfly_core.inference.templates.chatml:Hermes",
     "model": "agentfly_core.inference.templates.model:ModelTemplate",
 }
-"""Import paths of short names of templates."""
+"""The import path for each short name of a chat template."""
 PROGRAM = "agentfly_core.agents.program:ProgramAgent"
-"""Import path of the agent `program`."""
+"""The import path of the agent with the short name `program`."""
 
 
 class Part(Section):
-    """The import path of a class or function, and its settings:
+    """The import path of a class or function, and the settings of this class or function:
     `{use: "my.rewards:cites", weight: 2}`.
     """
 
@@ -66,9 +66,10 @@ class Part(Section):
 
 
 class ShortForm(Section):
-    """A section that may be written as the value of a single field. SHORT is this field's name.
+    """A section that may be written in a short form: only the value of the field named SHORT.
 
-    Experiment files may use this short form. Stored settings use it if no other field is set.
+    Experiment files may use the short form. Stored settings use the short form if only this field
+    is set.
     """
 
     SHORT: ClassVar[str]
@@ -82,22 +83,26 @@ class ShortForm(Section):
     def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
         fields = type(self).model_fields
         shown = {key: value for key, value in full(self).items() if value is not None}
-        # an empty mapping of a field is its default, but a part's own setting may be empty
+        # an empty mapping in a field is a default, but a setting of the named class may be empty
         written = {key: value for key, value in shown.items() if value != {} or key not in fields}
         return written if {*written} - {self.SHORT} else getattr(self, self.SHORT)
 
 
 class AlgorithmPart(Part):
-    """An algorithm by name or import path: `{use: dapo, overlong: {longest: 512, buffer: 128}}`."""
+    """An algorithm and its settings: `{use: dapo, overlong: {longest: 512, buffer: 128}}`.
+
+    `use` is the short name or the import path of the algorithm.
+    """
 
     use: Annotated[str, AfterValidator(algorithm_path)]
 
 
 class TemplatePart(Part):
-    """A chat template: an import path, `default`, `hermes` or `model`. `model` also takes variables
-    of the model's own template: `{use: model, enable_thinking: false}`.
+    """A chat template. `use` is an import path, `default`, `hermes` or `model`.
 
-    If `use` is missing, the setting `show_tools` selects `hermes`, and other settings `model`.
+    With `model`, which is the model's own template, variables of this template can be set: `{use:
+    model, enable_thinking: false}`. If `use` is missing and `show_tools` is set, the template is
+    `hermes`. If `use` is missing and only other settings are set, the template is `model`.
     """
 
     @model_validator(mode="before")
@@ -106,7 +111,7 @@ class TemplatePart(Part):
         if not isinstance(value, dict) or not isinstance(use := value.get("use", "default"), str):
             return value
         full = {**value, "use": TEMPLATES.get(use, use)}
-        # so `default` takes no settings, because their default values would choose another template
+        # `default` takes no settings, because stored default values would choose another template
         if full["use"] == TEMPLATES["default"] and {*full} != {"use"}:
             full["use"] = TEMPLATES["hermes" if "show_tools" in full else "model"]
         if full["use"] != TEMPLATES["model"]:
@@ -117,7 +122,7 @@ class TemplatePart(Part):
 
 
 class Data(Part):
-    """A dataset: a function of (seed, train, validation, test, its own settings)."""
+    """A dataset. `use` names a function of seed, train, validation, test, and its own settings."""
 
     train: Positive
     validation: Annotated[int, Field(ge=0)] = 200
@@ -130,8 +135,10 @@ class Data(Part):
 
 
 class ToolPart(ShortForm, Part):
-    """A tool by import path, or with settings: `{use: "my_search:Search", index: wiki}`. A plain
-    function in `use` is called with the settings and returns several tools.
+    """A tool: an import path, or an import path with settings: `{use: "my_search:Search", index:
+    wiki}`.
+
+    If `use` names a plain function, the function is called with the settings and returns tools.
     """
 
     SHORT: ClassVar[str] = "use"
@@ -142,18 +149,20 @@ class ToolPart(ShortForm, Part):
 
 
 class FlowPart(ToolPart):
-    """A function of the experiment and of settings that returns the rows of a table: `{use:
-    "my_flows:robustness", episodes: 50}`.
+    """A flow: a function that returns the rows of a table: `{use: "my_flows:robustness", episodes:
+    50}`.
+
+    The arguments of the function are the experiment and the settings of the flow.
     """
 
 
 class RewardPart(ShortForm):
-    """A reward's weight and settings: `{weight: 0.5, timeout: 60, model: judge-7b}`. A number sets
-    only the weight.
+    """The weight and the settings of a reward: `{weight: 0.5, timeout: 60, model: judge-7b}`. The
+    short form is a number, which is the weight.
 
-    `timeout`, `retries` and `concurrency` override the values of `@reward`. Further keys are
-    settings of the reward's class. The key of this section is the reward's import path; with `use`,
-    the key is the reward's name in metrics.
+    `timeout`, `retries` and `concurrency` replace the values in the decorator `@reward`. Further
+    keys are settings of the reward's class. The key of this section in `rewards` is the import path
+    of the reward. If `use` has the import path, the key is the reward's name in metrics.
     """
 
     SHORT: ClassVar[str] = "weight"
@@ -166,7 +175,10 @@ class RewardPart(ShortForm):
 
 
 def program_files(agent: object) -> list[str]:
-    """Return the `files` of an agent `program`, and the files that its `command` names."""
+    """Return the `files` of an agent that is a program, and the files that its `command` names.
+
+    The result is empty for any other agent.
+    """
     if not isinstance(agent, dict) or agent.get("use") not in ("program", PROGRAM):
         return []
     words = [word for word in agent.get("command", ()) if isinstance(word, str)]
@@ -174,13 +186,17 @@ def program_files(agent: object) -> list[str]:
 
 
 class AgentPart(Section):
-    """The agent and its limits: most are in tokens (`max_tokens` limits a reply), `deadline` is in
-    seconds. With `use: program` the agent is a program that uses OpenAI's API.
+    """The agent and its limits. With `use: program`, the agent is a program that uses OpenAI's API.
 
-    `stop` strings end a reply, such as `["Observation:"]`. `frozen` roles are not trained:
-    `{critic: "run:demo@7", judge: "endpoint:gpt", user: "self"}`. `remembers` is the import path of
-    a function that makes a memory from a step's episodes, for later episodes. Further keys are
-    settings of the agent's class.
+    - `max_tokens`: the largest number of tokens in a reply
+    - `deadline`: the time limit of an episode in seconds
+    - `stop`: texts that end a reply, such as `["Observation:"]`
+    - `frozen`: the policies of roles that are not trained: `{critic: "run:demo@7", judge:
+      "endpoint:gpt", user: "self"}`
+    - `remembers`: the import path of a function that makes a memory from the episodes of a step.
+      Later episodes can read the memory.
+
+    Further keys are settings of the agent's class.
     """
 
     model_config = OPEN
@@ -201,24 +217,29 @@ class AgentPart(Section):
 
     @property
     def speakers(self) -> Mapping[str, SpeakerReference]:
-        """The policies and services in `frozen` by role."""
+        """For each role in `frozen`, its policy or chat service. Roles with `self` are left out."""
         named = {role: speaker(who) for role, who in self.frozen.items()}
         return {role: who for role, who in named.items() if who}
 
     @property
     def trained(self) -> Sequence[str]:
-        """The roles in `train` of a program; empty if `train` is not set."""
+        """The roles in the setting `train` of an agent that is a program.
+
+        Empty if it is not set.
+        """
         return (self.model_extra or {}).get("train", ()) if self.use == PROGRAM else ()
 
     @property
     def sandboxed(self) -> bool:
-        """Whether a program runs in the sandbox."""
+        """Whether the agent is a program that runs in the sandbox."""
         return self.use == PROGRAM and bool((self.model_extra or {}).get("sandbox"))
 
     @property
     def untrained(self) -> Sequence[str]:
-        """The roles that the trained policy plays without being trained: those with `self` in
-        `frozen`, and for a program with `train` all other roles.
+        """The roles that the trained policy plays, but of which the replies are not trained.
+
+        These are the roles with the value `self` in `frozen`. If the agent is a program and its
+        setting `train` lists roles, all roles that are not in `train` are included, too.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -241,11 +262,11 @@ class AgentPart(Section):
 
 
 class PoolSettings(ShortForm):
-    """Environments of a class: `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products:
-    6}}`; a number stands for the limit.
+    """The limits and settings of an environment class: `{limit: 8, max_uses: 100, lifetime: 3600,
+    settings: {products: 6}}`. The short form is a number, which is the limit.
 
-    At most `limit` instances exist. Each is used for up to `max_uses` episodes and `lifetime`
-    seconds.
+    At most `limit` environments of the class exist at the same time. Each environment is used for
+    at most `max_uses` episodes and `lifetime` seconds.
     """
 
     SHORT: ClassVar[str] = "limit"
@@ -257,9 +278,12 @@ class PoolSettings(ShortForm):
 
 @dataclass(frozen=True, slots=True)
 class OwnSettings:
-    """Settings of a tool, reward, agent or environment and their place: `OwnSettings(("tools",
-    "0"), "my_search:Search", {"index": "wiki"}, ("use",))`. `taken` are the keys that belong to the
-    section, so no setting can have them.
+    """The settings of the class or function of a tool, a reward, an agent or an environment:
+    `OwnSettings(("tools", "0"), "my_search:Search", {"index": "wiki"}, ("use",))`.
+
+    - `keys`: the place of the section in the experiment's settings
+    - `path`: the import path of the class or function
+    - `taken`: the keys that belong to the section itself, so a setting cannot have these names
     """
 
     keys: Keys
@@ -269,15 +293,18 @@ class OwnSettings:
 
     @classmethod
     def beside(cls, section: BaseModel, keys: Keys, path: str) -> Self:
-        """Return the keys of a section that are settings of its class or function."""
+        """Return the settings that are written in a section next to the section's own fields."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 
     def completed(self) -> dict[str, JSON]:
-        """Settings with the defaults of the class; raises ValueError for unknown settings."""
+        """Return the settings with the defaults of the class or function added.
+
+        Raises ValueError if a setting is unknown or wrong.
+        """
         where, makes_tools = ".".join(self.keys), self.settings and "tools" in self.keys[-2:]
         with at(where):
             loaded = load(self.path)
-            maker: Maker = getattr(loaded, "made_of", loaded)  # of a decorated class
+            maker: Maker = getattr(loaded, "made_of", loaded)  # the class below a decorator
             # a plain function with settings makes tools
             takes = isinstance(maker, type) or (makes_tools and isfunction(loaded))
             own = list(parameters_of(maker)) if takes else []
@@ -296,8 +323,9 @@ class OwnSettings:
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
-    """Yield the settings of each class or function in `tools`, `rewards` and `environments`. `keys`
-    are the keys of the section that contains these.
+    """Yield the settings of each class or function in `tools`, `rewards` and `environments`.
+
+    `sections` has these three sections. `keys` is the place of the section that contains them.
     """
     for number, tool in enumerate(sections.get("tools", ())):
         yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)
@@ -308,10 +336,10 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 
 
 class Nano(Section):
-    """The model `nano`: its tokens are learned from training problems and demonstrations.
+    """The tokens of the model `nano`. They are learned from training problems and demonstrations.
 
-    Matches of the regular expressions `atoms` become tokens, as digits and words do: `{atoms:
-    ["[+*/-]", "red cup|blue kettle"]}`.
+    Digits and words become tokens. `atoms` has regular expressions. A text that matches one of
+    these expressions becomes a token, too: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
     """
 
     atoms: tuple[str, ...] = ()
@@ -331,14 +359,16 @@ class Nano(Section):
 
 
 class WarmStart(Section):
-    """Masked supervised fine-tuning on demonstrations before reinforcement learning, in resumable
-    `rounds`.
+    """The warm start: supervised fine-tuning on demonstrations before reinforcement learning.
 
     `demonstrations` has three forms. An import path names a policy (an `async def` of one
-    Conversation), or a function of (problems, seed, its own settings) that returns a policy.
-    `run:NAME@STEP` selects episodes of that run's steps 1 to STEP by RejectionSampling. `file:PATH`
-    imitates all chats of a file, with the settings of ChatFile. The learning rate decreases from
-    round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
+    Conversation), or a function of problems, seed and its own settings that returns a policy.
+    `run:NAME@STEP` selects episodes of the steps 1 to STEP of a run by RejectionSampling.
+    `file:PATH` imitates all chats in a file, with the settings of ChatFile.
+
+    Training consists of `rounds`. After each round, it can be continued if it was interrupted. The
+    learning rate decreases from round to round. With 4 rounds, it is 1, 3/4, 1/2 and 1/4 of
+    `learning_rate`.
     """
 
     demonstrations: str

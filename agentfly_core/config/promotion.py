@@ -1,4 +1,4 @@
-"""Comparison of a night's challenger with the champion: guards, datasets and confirmation."""
+"""The settings with which a night's policy (the challenger) is compared with the champion."""
 
 from typing import Annotated, Literal
 
@@ -11,11 +11,11 @@ Margin = Annotated[float, Field(gt=0)]
 
 
 class HeldOutDataset(Data):
-    """A dataset for evaluation with its `test` split: `{use: "agentfly_core.datasets.files:files",
+    """A dataset that is used only for evaluation: `{use: "agentfly_core.datasets.files:files",
     train_file: hard.jsonl, test: 1000}`.
 
-    It has the settings of `data`, with the same default seed. `train` is 1, because a training
-    split must not be empty.
+    Policies are evaluated on its `test` split. It has the same settings as the section `data`, and
+    the same default seed. `train` is 1, because a training split must not be empty.
     """
 
     train: Positive = 1
@@ -32,20 +32,21 @@ class GuardDataset(HeldOutDataset):
     """A dataset on which success must not fall by more than `margin`: `{use:
     "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
 
-    A margin below 2.5 standard errors of the difference would reject equal policies. With one
-    episode per problem, 2.5 standard errors are 0.04 to 0.05 for 1,000 problems, and 0.08 to 0.10
-    for 250.
+    A margin below 2.5 standard errors of the difference would reject policies that are equally
+    good. With one episode per problem, 2.5 standard errors are 0.04 to 0.05 for 1,000 problems, and
+    0.08 to 0.10 for 250 problems.
     """
 
     margin: Margin = 0.05
 
 
 class Confirmation(Section):
-    """Further problems on which a challenger that won must be better again.
+    """The confirmation: a challenger that won must win a second time, on further problems.
 
-    `fresh` uses `times` x data.test problems of another seed. `split` uses a `share` of the test
-    problems, which the first comparison leaves out. `auto` is fresh for a `@generated` dataset,
-    else split.
+    - `use: fresh`: `times` x data.test problems, which are generated with another seed
+    - `use: split`: the share `share` of the test problems. The first comparison does not use them.
+    - `use: auto`: `fresh` for a dataset that is decorated with `@generated`, else `split`
+    - `use: none`: without a confirmation
     """
 
     use: Literal["auto", "fresh", "split", "none"] = "auto"
@@ -54,16 +55,22 @@ class Confirmation(Section):
 
 
 class Promotion(Section):
-    """The conditions of a promotion at 95 % confidence: success is higher, and each guard is within
-    its margin. `null` removes a guard.
+    """The conditions under which a night's policy is promoted. They must hold with 95 % confidence.
 
-    `rewards` limits the fall of each reward's mean and of its parts, in the reward's unit.
-    `reward_margins` sets single margins by the name in MLflow, such as `{"exact/tag": 0.02}`.
-    `tasks` limits the fall of success in each task, and `tokens` the relative growth of sampled
-    tokens. `unreadable_calls` and `unscored` limit how much these shares grow. With 1,000 problems,
-    a 95 % bound is 0.02 to 0.04 below the difference, so margins below 0.05 measure chance. Better
-    answers are often longer, so tokens may grow by a quarter. `start` is the policy from which the
-    next night starts.
+    Success must be higher, and each guard must be within its margin. A guard is a value that must
+    not become much worse. `null` removes a guard.
+
+    - `rewards`: how much the mean of each reward, or of a part of a reward, may fall
+    - `reward_margins`: margins of single rewards, by their names in MLflow: `{"exact/tag": 0.02}`
+    - `tasks`: how much success may fall in each task
+    - `tokens`: how much the number of sampled tokens may grow, as a share. The default is a
+      quarter, because better answers are often longer.
+    - `unreadable_calls`, `unscored`: how much the share of unreadable tool calls, and the share of
+      unscored episodes, may grow
+    - `start`: the policy from which the next night starts
+
+    With 1,000 problems, a 95 % bound is 0.02 to 0.04 below the difference. With a margin below
+    0.05, the result would therefore depend on chance.
     """
 
     rewards: Margin | None = 0.05

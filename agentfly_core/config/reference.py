@@ -10,9 +10,9 @@ from typing import ClassVar
 from agentfly_core.system.formats.text import did_you_mean, nearest
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-"""Names of runs, services, files and parts of a reference."""
+"""Matches the name of a run, a chat service or a dataset."""
 RECIPES = ("calculator", "python", "shop")
-"""Names of the tokenizers in models/tokenizers."""
+"""The names of the tokenizers in models/tokenizers, from which tiny untrained models are made."""
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 HUB = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\S+))?", re.ASCII)
@@ -27,8 +27,9 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """The policy after a step of a run, or at its start (step 0): `RunPolicy("mine", 7)` is
-    `run:mine@7`.
+    """The policy after a step of a run: `RunPolicy("mine", 7)` is `run:mine@7`.
+
+    Step 0 is the policy at the start of the run.
     """
 
     run: str
@@ -40,7 +41,7 @@ class RunPolicy:
 
 @dataclass(frozen=True, slots=True)
 class LastPolicy:
-    """The last policy of a run: `LastPolicy("mine")` is `run:mine`. Its `step` is None."""
+    """The last policy of a run: `LastPolicy("mine")` is `run:mine`. The field `step` is None."""
 
     run: str
     step: ClassVar[None] = None
@@ -51,8 +52,9 @@ class LastPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of the Hugging Face hub; an empty `revision` means main:
-    `HubModel("Qwen/Qwen2.5-3B-Instruct", "main")`.
+    """A model of the Hugging Face hub: `HubModel("Qwen/Qwen2.5-3B-Instruct", "main")`.
+
+    An empty `revision` means the revision main.
     """
 
     name: str
@@ -61,7 +63,7 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """The folder of a model: `LocalModel("models/small")`."""
+    """A model in a local folder: `LocalModel("models/small")`."""
 
     folder: str
 
@@ -82,7 +84,10 @@ class NanoModel:
 
 @dataclass(frozen=True, slots=True)
 class OwnNano:
-    """The model `nano`, which is made from an experiment's training problems and demonstrations."""
+    """The tiny model `nano`.
+
+    It is made from training problems and demonstrations of an experiment.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +102,16 @@ class EndpointPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """The policy that a file points to: `PolicyFile("results/quickstart/policy.json")`."""
+    """A file that contains a pointer to a policy:
+    `PolicyFile("results/quickstart/policy.json")`.
+    """
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptPolicy:
-    """A function that returns the replies: `ScriptPolicy("my_file:policy")`."""
+    """A function that returns replies in place of a model: `ScriptPolicy("my_file:policy")`."""
 
     path: str
 
@@ -128,9 +135,10 @@ Reference = ModelReference | PolicyFile | ScriptPolicy | WordPolicy
 
 
 def reference(text: str, runs: Sequence[str]) -> Reference:
-    """Parse a reference to a policy; `runs` are the names that need no `run:`.
+    """Parse a reference to a policy.
 
-    Raises ValueError for an unknown policy, without a request to the hub.
+    `runs` has the names of existing runs, for which `run:` may be left out. Raises ValueError if
+    the text is not a reference. Whether a model of the hub exists is not checked.
     """
     words = [word.value for word in WordPolicy]
     kind, _, name = text.partition(":")
@@ -144,7 +152,7 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
         return EndpointPolicy(name)
     if text.endswith(".json"):
         return PolicyFile(text)
-    # checked first, because `nano:shop` also has the form of an import path
+    # `nano:shop` also has the form of an import path, so such prefixes are excluded
     if IMPORT_PATH.fullmatch(text) and kind not in ("run", "nano", "package"):
         return ScriptPolicy(text)
     if not ({"/", ":"} & {*text} or Path(text).is_dir()):
@@ -156,8 +164,8 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
 def model_reference(text: str) -> ModelReference:
     """Parse the setting `model`.
 
-    An existing folder takes precedence over a hub id of the same name. Raises ValueError for an
-    unknown model.
+    If a folder with this name exists, the folder is used and not the model with this id on the hub.
+    Raises ValueError if the text is not a reference to a model.
     """
     kind, colon, name = text.partition(":")
     match kind, colon:
@@ -185,36 +193,45 @@ def model_reference(text: str) -> ModelReference:
 
 
 def run_policy(text: str) -> RunPolicy | LastPolicy:
-    """Parse NAME or NAME@STEP, with or without `run:`; raises ValueError for anything else."""
+    """Parse run:NAME or run:NAME@STEP, where `run:` may be missing.
+
+    Raises ValueError for any other text.
+    """
     if policy := policy_of_run(text):
         return policy
     raise ValueError(f"got {text!r}, {EXPECTED}")
 
 
 def policy_of_run(text: str) -> RunPolicy | LastPolicy | None:
-    """Parse NAME or NAME@STEP, with or without `run:`; None for anything else."""
+    """Parse run:NAME or run:NAME@STEP, where `run:` may be missing.
+
+    Returns None for any other text.
+    """
     if not (parts := OF_RUN.fullmatch(text)):
         return None
     return RunPolicy(parts[1], int(parts[2])) if parts[2] else LastPolicy(parts[1])
 
 
 def run_step(text: str) -> RunPolicy | None:
-    """Parse run:NAME@STEP; None for anything else."""
+    """Parse run:NAME@STEP. Returns None for any other text."""
     policy = policy_of_run(text) if text.startswith("run:") else None
     return policy if isinstance(policy, RunPolicy) else None
 
 
 def chat_file(text: str) -> Path | None:
-    """Return the path in demonstrations `file:PATH`; None for anything else."""
+    """Return the path in a text of the form file:PATH, or None for any other text."""
     return Path(text.removeprefix("file:")) if text.startswith("file:") else None
 
 
 def is_scripted(demonstrations: str) -> bool:
-    """Whether demonstrations come from an author's function, and not from a run or a file."""
+    """Whether `warm_start.demonstrations` names a function, and not a run or a file."""
     return run_step(demonstrations) is None and chat_file(demonstrations) is None
 
 
 def speaker(text: str) -> SpeakerReference | None:
-    """Parse a frozen speaker, run:NAME@STEP or endpoint:NAME; None for anything else."""
+    """Parse the policy of a frozen (untrained) speaker: run:NAME@STEP or endpoint:NAME.
+
+    Returns None for any other text.
+    """
     endpoint = re.fullmatch(f"endpoint:({NAME})", text)
     return EndpointPolicy(endpoint[1]) if endpoint else run_step(text)

@@ -1,4 +1,4 @@
-"""The base class of configuration sections, and of sections that are chosen by name."""
+"""The base class of the sections of the settings, and functions for dotted keys."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -12,22 +12,24 @@ Keys = tuple[str, ...]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 RESUMABLE: JsonDict = {"resumable": True}
-"""Marks a setting that may change when a run is continued."""
+"""Marks a setting as resumable: it may change when a run is continued."""
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-"""Allows keys besides the fields of a section: the settings of the class or function that it names.
+"""A section with this configuration names a class or function. In addition to its own fields, it
+may have keys that are settings of this class or function.
 """
 
 
 class Section(BaseModel):
-    """A section of the configuration. It is immutable and refuses unknown keys."""
+    """A section of the settings. It is immutable and refuses unknown keys."""
 
-    # nan is not equal to itself, so settings with nan would never equal the recorded ones
+    # nan does not equal nan, so settings with nan would never equal the recorded settings
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
-    """Return the value at a path of keys in a dumped configuration, such as `("tools", "0")`, or
-    None.
+    """Return the value at a path of keys, such as `("tools", "0")`, in nested mappings and lists.
+
+    Returns None if a key is missing.
     """
     for key in keys:
         if isinstance(tree, list):
@@ -38,7 +40,7 @@ def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys that may change when a run continues: `"steps"`,
+    """Yield the dotted keys of the settings that may change when a run continues: `"steps"`,
     `"update.learner_every"`.
     """
     for key, field in kind.model_fields.items():
@@ -49,4 +51,4 @@ def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 BY_NAME = BeforeValidator(lambda value: {"use": value} if isinstance(value, str) else value)
-"""Accepts a name as short form of `{use: name}`."""
+"""Lets a section accept a name as the short form of `{use: name}`."""

@@ -1,4 +1,6 @@
-"""The settings of a site: sampler, learner, devices, threads and memory."""
+"""The settings of a site (the machine that runs experiments): sampler, learner, devices, threads
+and memory.
+"""
 
 import importlib.util
 import os
@@ -22,8 +24,9 @@ Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 def _without_secret(instead: str) -> AfterValidator:
-    """Refuse a uri that contains a secret, which the message does not show; `instead` is the
-    remedy.
+    """Return a validator that refuses a URI with a secret.
+
+    The error message does not show the secret. It ends with `instead`, which is the remedy.
     """
 
     def check(uri: str) -> str:
@@ -37,8 +40,9 @@ def _without_secret(instead: str) -> AfterValidator:
 
 
 def _variable(held: str, example: str) -> AfterValidator:
-    """Refuse texts that are not names of environment variables; the message does not show the
-    text.
+    """Return a validator that refuses a text which is not the name of an environment variable.
+
+    The error message does not show the text, because it may be a secret.
     """
 
     def check(name: str) -> str:
@@ -58,7 +62,7 @@ _Uri = Annotated[
 
 
 def _counted(workers: T) -> T | JSON:
-    """Convert `{"use": "local", "count": 2}` to the number of workers; keep other values."""
+    """Convert `{"use": "local", "count": 2}` to the number of workers. Keep any other value."""
     match workers:
         case {"use": "local", "count": int(count)}:
             return count
@@ -75,8 +79,9 @@ class Endpoint(Section):
     """A chat service in OpenAI's format: `{url: "https://api.openai.com/v1", model: gpt-5-mini,
     api_key_env: OPENAI_API_KEY}`.
 
-    `max_requests` limits the requests of a command, including retries, and `max_tokens` the tokens
-    of its prompts and replies. `extra` adds request fields; the value null removes a default field.
+    `max_requests` limits the number of requests of a command, including retries. `max_tokens`
+    limits the total number of tokens in the prompts and replies of a command. `extra` has further
+    fields for each request. If the value of a field is null, a default field is removed.
     """
 
     url: Annotated[
@@ -98,9 +103,9 @@ class Endpoint(Section):
 
 
 class Site(Section):
-    """The settings of the place where an experiment runs.
+    """The settings of the machine, or of the machines, where an experiment runs.
 
-    They are recorded with a run, and may change when it continues.
+    They are recorded with a run, and may change when the run continues.
     """
 
     name: str = "local"
@@ -170,7 +175,7 @@ class Site(Section):
     @field_validator("sampler_gpus", "learner_gpus", mode="before")
     @classmethod
     def _listed(cls, gpus: T) -> T | list[str]:
-        """Accept `1,2,3` and `0` of an environment variable."""
+        """Accept a text such as `1,2,3`, which comes from an environment variable."""
         return str(gpus).split(",") if isinstance(gpus, str | int) else gpus
 
     @field_validator("sampler_gpus", "learner_gpus")
@@ -190,7 +195,7 @@ class Site(Section):
     @field_validator("endpoints", mode="before")
     @classmethod
     def _written_as_json(cls, endpoints: T) -> T | JSON:
-        """Accept JSON of an environment variable."""
+        """Accept a text with JSON, which comes from an environment variable."""
         return strict_json.parse(endpoints) if isinstance(endpoints, str) else endpoints
 
     @model_validator(mode="after")
@@ -232,7 +237,7 @@ class Site(Section):
         return self
 
     def endpoint(self, name: str) -> Endpoint:
-        """Return the chat service of this name. Raises ValueError if it is missing."""
+        """Return the chat service with this name. Raises ValueError if it is missing."""
         if name not in self.endpoints:
             hint = did_you_mean(name, list(self.endpoints))
             raise ValueError(
@@ -244,8 +249,8 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """The numbers of the learner's workers by node; with GPUs, the numbers of their GPUs:
-        `{"localhost": (1, 2, 3)}`.
+        """For each node, the indices of the learner's workers, or of their GPUs: `{"localhost":
+        (1, 2, 3)}`.
         """
         counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}
@@ -253,12 +258,12 @@ class Site(Section):
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """This machine's GPUs that sampler and learner use."""
+        """The indices of the GPUs of this machine that the sampler and the learner use."""
         learner = next(iter(self.nodes.values())) if self.device == "cuda" else ()
         return tuple(sorted({*self.sampler_gpus, *learner}))
 
     @property
     def shares_gpus(self) -> bool:
-        """Whether vLLM and the learner share a GPU and take turns."""
+        """Whether vLLM and the learner use the same GPU, and therefore take turns."""
         learner = next(iter(self.nodes.values()))
         return self.sampler == "vllm" and not {*self.sampler_gpus}.isdisjoint(learner)

@@ -1,4 +1,6 @@
-"""The tasks of a mixture, and the experiment's settings that are derived from these tasks."""
+"""The tasks of a mixture (several tasks in one experiment), and the settings that are derived from
+these tasks.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -19,17 +21,20 @@ from agentfly_core.system.formats.json_value import JSON
 DATA = "agentfly_core.datasets.mixture:mixture"
 DEMONSTRATIONS = "agentfly_core.experiment.policy_path:of_tasks"
 GOAL = "goal"
-"""The name that all tasks' goals have in the scores of a mixture."""
+"""The key in the scores of a mixture under which the goal of each task is stored."""
 TASK = "task"
-"""Label of evaluations by task, in addition to the fact `evaluate.by`."""
+"""In a mixture, success is reported for each task under this label. Success for each value of the
+fact `evaluate.by` is reported, too.
+"""
 SINGLE = "single"
-"""The task name in experiments without `tasks`. Datasets and episodes contain this name. It is not
-the experiment's name, because experiments with equal settings share datasets and episodes.
+"""The name of the only task in an experiment without `tasks`. Datasets and episodes contain this
+name. The name of the experiment is not used, because experiments with equal settings share datasets
+and episodes.
 """
 
 
 def task_key(task: str, key: str) -> str:
-    """Return the setting of a task: `tasks.shop.data` in a mixture, else `data`."""
+    """Return the key of a setting of a task: `tasks.shop.data` in a mixture, else `data`."""
     return key if task == SINGLE else f"tasks.{task}.{key}"
 
 
@@ -47,7 +52,9 @@ TaskName = Annotated[
 
 
 class TaskLimits(Section):
-    """Overrides of the section `agent` for a task: `{system: "You shop.", max_turns: 8}`."""
+    """Settings of the section `agent` that a task replaces: `{system: "You shop.", max_turns:
+    8}`.
+    """
 
     system: str | None = None
     max_turns: Positive | None = None
@@ -63,7 +70,7 @@ class TaskLimits(Section):
 
 
 class Demonstrations(Section):
-    """Demonstrations of a task, see `WarmStart`."""
+    """The demonstrations of a task. The fields have the same meaning as in `WarmStart`."""
 
     demonstrations: str
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -73,9 +80,9 @@ class TaskSettings(Section):
     """A task of a mixture: `{weight: 2, data: {use: ..., train: 2048, test: 200}, tools: [...],
     rewards: {...}, agent: {max_turns: 6}}`.
 
-    `weight` determines the task's share of a step's problems. A task's `tools`, `rewards`,
-    `environments` and limits under `agent` replace the experiment's. `goal` is the reward that
-    decides success; a task with several rewards needs it.
+    `weight` determines how many of a step's problems come from this task. `tools`, `rewards`,
+    `environments` and the limits in `agent` replace the experiment's settings. `goal` is the reward
+    that decides success. It is required if the task has several rewards.
     """
 
     weight: Annotated[float, Field(gt=0)] = 1.0
@@ -89,7 +96,7 @@ class TaskSettings(Section):
 
     @property
     def own(self) -> dict[str, Any]:
-        """Return the sections that replace the experiment's sections."""
+        """The sections of this task that replace sections of the experiment."""
         sections = {name: getattr(self, name) for name in ("tools", "rewards", "environments")}
         return {name: section for name, section in sections.items() if section is not None}
 
@@ -98,8 +105,11 @@ _TASKS = TypeAdapter(dict[TaskName, TaskSettings])
 
 
 def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
-    """Divide `count` in proportion to the weights: `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums":
-    5, "shop": 3}`. The largest remainders are rounded up; of equal ones, the first.
+    """Divide `count` in proportion to weights: `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums": 5,
+    "shop": 3}`.
+
+    All shares are rounded down. Then the shares with the largest remainders are increased by 1
+    until the sum is `count`. If remainders are equal, the first share is increased first.
     """
     exact = {name: count * weight / sum(weights.values()) for name, weight in weights.items()}
     counts = {name: int(share) for name, share in exact.items()}
@@ -110,9 +120,10 @@ def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
 
 
 def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Add `data` and `demonstrations` to an experiment's settings, computed from its `tasks`.
+    """Return the settings of a mixture with `data` and `warm_start.demonstrations` added.
 
-    Raises ValueError if the experiment has data or demonstrations itself.
+    Both are computed from `tasks`. Raises ValueError if the experiment itself sets data or
+    demonstrations.
     """
     try:
         tasks = _TASKS.validate_python(settings["tasks"])
@@ -134,13 +145,15 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def datasets(data: Mapping[str, Any]) -> list[str]:
-    """Return the import paths of a dataset and, in a mixture, of its tasks."""
+    """Return the import path of a dataset. For a mixture, the import paths of the datasets of its
+    tasks follow.
+    """
     parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
     return [data["use"], *(part["use"] for part in parts)]
 
 
 def data_of(tasks: Mapping[str, TaskSettings], seed: JSON) -> dict[str, JSON]:
-    """Return the section `data` of a mixture of these tasks."""
+    """Return the section `data` for a mixture of the tasks in `tasks`."""
     counted = ("train", "validation", "test", "tolerate_bad_rows")
     totals: dict[str, JSON] = {
         name: sum(getattr(task.data, name) for task in tasks.values()) for name in counted
