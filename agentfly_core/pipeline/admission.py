@@ -1,4 +1,4 @@
-"""Check a model before training: try on this machine all functions that training needs."""
+"""Check a model before training. All functions that training needs are tried on this machine."""
 
 import asyncio
 import importlib.util
@@ -45,26 +45,33 @@ TEXTS = (
     '{"expression": "(3 - 1) * 2", "nested": {"list": [1, null, "\\\\n"]}}',
     "def f(x):\n    return x\r\n",
 )
-"""Texts that a tokenizer must give back unchanged."""
+"""Texts that must be unchanged after a tokenizer has encoded and decoded them."""
 LENGTH, SHARED, PROMPTS, REPLY = 64, 40, (24, 9, 3), 32
-"""Token counts: of a row, of the prefix that two rows share, of each prompt in a batch, and of each
-reply.
+"""Token counts: LENGTH of a row, SHARED of the prefix that two rows have in common, PROMPTS of the
+prompts in a batch, and REPLY of each reply.
 """
 PROBLEM = Problem("admission", "")
 DATE = "2026-01-31"
-"""The date for chat templates that insert a date. Experiments set template.date instead."""
+"""The date for chat templates that insert a date. In an experiment, `template.date` is used
+instead.
+"""
 NOISE = 0.05
-"""Standard deviation of the noise in changed weights, relative to that of each weight."""
+"""Standard deviation of the noise in changed weights, as a multiple of the standard deviation of
+each weight tensor.
+"""
 LEARNER_BYTES = 16
-"""Bytes of a trained parameter, its gradient and its Adam states. The number is the same in float32
-and in bfloat16 with a float32 copy (arXiv 1910.02054, section 3.1).
+"""The number of bytes for a trained parameter, its gradient and its Adam states.
+
+The number is the same in float32, and in bfloat16 with a float32 copy (arXiv 1910.02054, section
+3.1).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of one check of a model: `Proof("tokenizer", True, "49152 tokens, 5 texts
-    unchanged")`.
+    """The result of one check of a model.
+
+    Example: `Proof("tokenizer", True, "49152 tokens, 5 texts unchanged")`.
     """
 
     name: str
@@ -74,8 +81,9 @@ class Proof:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model to check, its dtype, and the site: `Candidate(Path("/tmp/x/policy"), "float32",
-    Site())`.
+    """A model to check, with its dtype and the site (the settings of the machine).
+
+    Example: `Candidate(Path("/tmp/x/policy"), "float32", Site())`.
     """
 
     folder: Path
@@ -83,37 +91,41 @@ class Candidate:
     site: Site
 
     def config(self) -> PreTrainedConfig:
-        """Read config.json."""
+        """Read the model's `config.json`."""
         config = model_config.of_reference(LocalModel(str(self.folder)))
         assert config
         return config
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Load the tokenizer, with the model's chat template."""
+        """Load the tokenizer, including the model's chat template."""
         return model_config.tokenizer(str(self.folder))
 
     def policy(self) -> Policy:
-        """Load the model as the learner does."""
+        """Load the model in the same way as the learner."""
         return load_policy(str(self.folder), self.dtype).to(self.site.device)
 
     def plain(self) -> PreTrainedModel:
-        """Load the model with transformers, without the learner."""
+        """Load the model with transformers instead of the learner."""
         model = lora.load(self.folder, None, self.dtype)
-        model.to(self.site.device)  # type: ignore[arg-type] # the decorator hides its type
+        model.to(self.site.device)  # type: ignore[arg-type] # the decorator hides the method's type
         model.eval()
         return model
 
     def row(self) -> list[int]:
-        """Return random tokens. Greedy tokens may repeat, and repeats would hide a wrong mask."""
+        """Return LENGTH random tokens.
+
+        Greedily decoded tokens are not used: they may repeat, and repeats would hide a wrong
+        attention mask.
+        """
         size = self.config().get_text_config(decoder=True).vocab_size
         return torch.randint(size, (LENGTH,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
 def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
-    """Yield the result of each check of a model, from its files to the weights of a sampler.
+    """Run all checks of a model, and yield the result of each check.
 
-    If the files cannot be loaded, the other checks are skipped. `scratch` is an empty directory
-    with room for three copies of the model.
+    The first check loads the files. If it fails, the other checks are skipped. `scratch` is an
+    empty directory with room for three copies of the model.
     """
     candidate = Candidate(scratch / "policy", dtype, site)
     candidate.folder.mkdir()
@@ -138,12 +150,13 @@ def admit(model: str, dtype: str, site: Site, scratch: Path) -> Iterator[Proof]:
 
 
 def require_learnable(folder: Path, dtype: str, site: Site) -> None:
-    """Raise ValueError if the log-probabilities of learner and transformers differ.
+    """Raise ValueError if the learner and transformers compute different log-probabilities for a
+    model.
 
-    A model that cannot be trained is not checked.
+    A model that the learner cannot train is not checked.
     """
     candidate = Candidate(folder, dtype, site)
-    # a model that cannot be trained can still be played and evaluated
+    # such a model can still be played and evaluated
     if not model_config.untrainable(candidate.config(), shares_prefixes=False):
         for attempt in (_rows, _trees):
             attempt(candidate)
@@ -154,7 +167,7 @@ def _tried(name: str, attempt: Callable[[], str]) -> Proof:
         return Proof(name, True, attempt())
     except ValueError as error:
         return Proof(name, False, str(error))
-    except Exception as error:  # a foreign model raises errors of many types
+    except Exception as error:  # a model may raise errors of many types
         return Proof(name, False, sentence(fault(error)))
 
 
@@ -237,7 +250,7 @@ def _sampler(
 ) -> str:
     with serve(candidate) as sampler:
         sampler.load(candidate.folder, 0)
-        # prompts of several lengths: the batch is padded
+        # prompts of several lengths lead to padding in the batch
         prompts, policy = [candidate.row()[:length] for length in PROMPTS], candidate.policy()
         replies = asyncio.run(_replies(sampler, prompts))
         learned = [
@@ -278,7 +291,9 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 
 
 def _changed(candidate: Candidate) -> Path:
-    """Write a copy of the model with noise in all weights, and with its own probe."""
+    """Write a copy of the model with noise in all weights, and with a probe for the changed
+    weights.
+    """
     folder = candidate.folder.parent / "changed"
     if not folder.exists():
         model, draw = lora.load(candidate.folder, None, candidate.dtype), torch.Generator()
@@ -294,7 +309,7 @@ def _changed(candidate: Candidate) -> Path:
 
 def _memory(candidate: Candidate) -> str:
     config = candidate.config()
-    # on this device parameters have shapes, but no memory
+    # on the device "meta", parameters have shapes but occupy no memory
     with torch.device("meta"):
         count = AutoModelForCausalLM.from_config(config).num_parameters()
     learner = count * LEARNER_BYTES
@@ -307,7 +322,7 @@ def _memory(candidate: Candidate) -> str:
 
 @torch.no_grad()
 def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = None) -> Tensor:
-    """Compute the log-probabilities of a row's tokens after the first with the learner."""
+    """Compute the log-probabilities of all tokens in a row except the first, with the learner."""
     tokens = torch.tensor(row, device=policy.model.device)
     tokens = tokens if tokens.dim() == 2 else tokens[None]
     sampled = torch.ones_like(tokens, dtype=torch.bool)
@@ -319,17 +334,17 @@ def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = Non
 
 
 def _expected(candidate: Candidate, row: Sequence[int]) -> Tensor:
-    """Compute the log-probabilities of a row's tokens after the first with transformers."""
+    """Compute the log-probabilities of all tokens in a row except the first, with transformers."""
     return torch.tensor(probe.of_model(candidate.plain(), row))
 
 
 def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
-    """Describe the difference of log-probabilities.
+    """Describe the difference between two tensors of log-probabilities.
 
-    Raises ValueError if the difference is larger than a probe allows.
+    Raises ValueError if the difference is larger than the tolerance of a probe.
     """
     distances, limit = (logprobs.cpu() - expected).abs(), probe.TOLERANCE[candidate.dtype]
-    # bfloat16 rounding changes some unlikely tokens more
+    # the median, because rounding to bfloat16 changes some unlikely tokens more
     distance = float(distances.max() if candidate.dtype == "float32" else distances.median())
     # `not <=`, because nan must not pass
     if not distance <= limit:

@@ -1,5 +1,6 @@
-"""Play training problems with the script of the warm start: a function that replies instead of a
-model.
+"""Play training problems with the script of the warm start.
+
+The script is a function that replies instead of a model.
 """
 
 from __future__ import annotations
@@ -40,21 +41,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 REHEARSED = 8
-"""The number of demonstrations that are scored before the warm start."""
+"""The number of trial demonstrations, which are scored before the warm start."""
 HEARD = 512
-"""The number of episodes from which the model `nano` learns its tokens."""
+"""The number of demonstrations from which the tokenizer of the model `nano` is made."""
 BYTES_A_TOKEN = 4
 Spans = list[tuple[int, ...]]
-"""Token ids by span: of each prompt, tool answer and reply in an episode."""
+"""The token ids of an episode, as a list of spans. Each prompt, tool answer and reply is a span."""
 
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """Plays problems with the script of a warm start: `DemonstrationPlayer(spec, tokenizer,
-    problems, warm_start, settings.quotas, seed, failed)`.
+    """Plays problems with the script of a warm start.
 
-    `quotas` divides a number of episodes among tasks. Methods raise GateClosed if the share of
-    failed episodes is above `failed`. `blame` has the episodes that killed a worker.
+    Example: `DemonstrationPlayer(spec, tokenizer, problems, warm_start, settings.quotas, seed,
+    failed)`. `quotas` divides a number of episodes among the tasks. Methods raise GateClosed if the
+    share of failed episodes is above `failed`. `blame` contains the episodes that killed a worker
+    process.
     """
 
     spec: RolloutSpec
@@ -68,40 +70,42 @@ class DemonstrationPlayer:
 
     @cached_property
     def script(self) -> Scripted:
-        """The script, as a sampler."""
+        """The script, as a sampler that returns its replies."""
         path, settings = self.warm_start.demonstrations, self.warm_start.settings
         policy = policy_at(path, settings, self.problems, self.seed)
         return scripted(policy, self.tokenizer, self.spec.template)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
-        """Draw `count` episodes with each task's quota."""
+        """Draw `count` episodes. Each task gets its quota of these episodes."""
         specs, seeds = list[EpisodeSpec](), (self.seed, "demonstrations")
         quotas = self.quotas(count)
         by_name = by_task(self.problems, quotas)
         for name, quota in quotas.items():
-            # rounded up; the surplus is removed after sorting
+            # rounded up, and the surplus is removed after sorting
             chains = -(-quota // len(by_name[name]))
             everything = episode_specs(
                 by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
             )
-            # sorted by chain first, to play each problem once before any is played twice
+            # sorted by `chain` first, because each problem is played once before problems are
+            # repeated
             specs += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
         return self.blame.mark(specs)
 
     def play(self, count: int, folder: Path, resources: ResourceManager) -> None:
         """Play `count` episodes and store them in `folder`.
 
-        If there are fewer problems, each is played several times.
+        If there are fewer than `count` problems, problems are played several times.
         """
         specs, watch = self.episodes(count), watching("demonstrate", 0, 0, count)
         played, _ = collect_into(specs, self.spec, self.script, folder, watch, resources)
         stop_if_failing(played, self.failed)
 
     def rehearse(self, resources: ResourceManager) -> list[Trajectory]:
-        """Play REHEARSED episodes, and compute the rewards that need an environment.
+        """Play REHEARSED trial demonstrations, and compute the rewards that need an environment.
 
-        Raises GateClosed if too many episodes fail, and if an agent ends without an answer after a
-        reply without a tool call.
+        Also play an episode in which the reply contains neither a tool call nor an answer. Raises
+        GateClosed if too many episodes fail, or if the agent ends this episode without an answer
+        although its ending requires one.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
@@ -115,7 +119,7 @@ class DemonstrationPlayer:
         return played
 
     def spans(self) -> list[Spans]:
-        """Play HEARD episodes, and return the token spans of each episode."""
+        """Play HEARD demonstrations, and return the token spans of each episode."""
         watch = watching("model", 0, 0, HEARD)
         with resources_for(self.spec.limits) as resources:
             played = self._collect(self.script, self.episodes(HEARD), watch, resources)
@@ -134,7 +138,7 @@ class DemonstrationPlayer:
 
 
 def spans_of(played: Sequence[Trajectory]) -> list[Spans]:
-    """Return the token spans of each episode, of all its speakers."""
+    """Return the token spans of each episode. They include the spans of all speakers."""
     return [
         [
             tokens
@@ -151,11 +155,13 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:
-    """Return the spec without length limits, because a tokenizer of bytes needs more tokens."""
+    """Return the spec without limits on length, because a byte tokenizer needs more tokens for the
+    same text.
+    """
     return replace(
         spec,
         max_tokens=sys.maxsize,
-        # observations are also cut in training, and the script must see about the same text
+        # observations are also shortened in training, and the script must see about the same text
         max_observation_tokens=BYTES_A_TOKEN * spec.max_observation_tokens,
         max_model_len=sys.maxsize,
         tasks={name: boundless(task) for name, task in spec.tasks.items()},
@@ -168,9 +174,10 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return token spans for an experiment without demonstrations.
+    """Return token spans for the tokenizer of an experiment without demonstrations.
 
-    They are the prompts of each task's first problems, each with an empty call of every tool.
+    Each item contains the prompt of a problem and an empty call of every tool. For each task, the
+    number of problems is its quota.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -1,4 +1,4 @@
-"""Export a policy as a directory for other programs, with its chat template and a README."""
+"""Export a policy as a directory for other programs. It contains the chat template and a README."""
 
 import json
 import shutil
@@ -19,17 +19,18 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
 OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")
-"""Files of a policy that other programs do not need."""
+"""Files in a policy's folder that other programs do not need."""
 BASE = "base"
-"""Folder of the base model within an exported adapter."""
+"""The folder of the base model within an exported adapter."""
 
 
 def export(store: Store, reference: str, folder: Path) -> None:
-    """Write a run's policy into a new folder. `reference` is NAME or NAME@STEP, with or without
-    `run:`.
+    """Write the policy of a run into a new folder. `reference` is NAME or NAME@STEP, with or
+    without the prefix `run:`.
 
-    The base model of an adapter is written to the subfolder `base`, and the policy's memory to
-    `memory`. Raises ValueError for a missing policy and for an existing folder.
+    If the policy is an adapter, its base model is written to the subfolder `base`. The memory of
+    the policy is written to the subfolder `memory`. Raises ValueError if the policy is missing or
+    the folder exists.
     """
     if folder.exists():
         raise ValueError(f"The folder {folder} exists; name a new folder, or remove it.")
@@ -38,7 +39,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
     settings = recorded_settings(known_run(store, named.run))
     policy, base = folders(store, named.policy)
 
-    # written beside the folder, because a rename is atomic only within one file system
+    # written next to the folder, because a rename is atomic only within one file system
     part = folder.with_name(f".tmp-{folder.name}-{own_mark()}")
     part.mkdir(parents=True)
     try:
@@ -73,24 +74,26 @@ def export(store: Store, reference: str, folder: Path) -> None:
 
 
 def _copy(source: Path, folder: Path, jinja: str | None, stop: Sequence[int]) -> None:
-    """Copy a model's files, and add the chat template and the end tokens used in training."""
+    """Copy the files of a model. Add the chat template and the end tokens that were used in
+    training.
+    """
     folder.mkdir(exist_ok=True)
     for path in source.iterdir():
         if path.is_file() and path.name not in OURS:
             shutil.copyfile(path, folder / path.name)  # without its permissions
-    # the model's own end tokens may differ from the end tokens of training
+    # the end tokens in the model's files may differ from the end tokens of training
     if stop and (generation := folder / "generation_config.json").is_file():
         _rewrite(generation, eos_token_id=list(stop))
     if jinja is None:
         return
     (folder / "chat_template.jinja").write_text(jinja, encoding="utf-8")
-    # a second template in this file could differ from the one above
+    # removed, because a second template in this file could differ from `chat_template.jinja`
     if (settings := folder / "tokenizer_config.json").is_file():
         _rewrite(settings, chat_template=None)
 
 
 def _rewrite(path: Path, **values: JSON) -> None:
-    """Change values of a JSON file. A value of None removes its key."""
+    """Change values in a JSON file. A key with the value None is removed."""
     changed = json.loads(path.read_text(encoding="utf-8")) | values
     kept = {key: value for key, value in changed.items() if key not in values or value is not None}
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False), encoding="utf-8")

@@ -1,5 +1,6 @@
-"""Make the inputs of an experiment: its dataset, its base model and the policies that references
-name.
+"""Make the inputs of an experiment.
+
+The inputs are its dataset, its base model, and the policies to which references refer.
 """
 
 import os
@@ -55,11 +56,14 @@ QUARANTINE = Path("quarantine")
 
 
 def dataset(experiment: Experiment) -> Artifact:
-    """Make or find the dataset with its three splits. Raises ValueError for unusable data."""
+    """Return the dataset with its three splits. Make it if the store lacks it.
+
+    Raises ValueError if the data cannot be used.
+    """
 
     def make(folder: Path) -> Mapping[str, float]:
         file = QUARANTINE / f"{experiment.name}.json"
-        # not `seed`, so that the runs of a sweep over seeds share a dataset
+        # `data_seed`, not `seed`, because the runs of a sweep over seeds share one dataset
         return datasets.prepare(
             experiment.settings.data, experiment.settings.data_seed, folder, file
         )
@@ -68,11 +72,12 @@ def dataset(experiment: Experiment) -> Artifact:
 
 
 def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact:
-    """Make or find the model that training starts from. With a `parent`, return the parent's
-    policy.
+    """Return the model from which training starts. Make it if the store lacks it.
 
-    A chat service gets a byte tokenizer. Raises ValueError for a missing model or service and for
-    an adapter of another shape. Raises GateClosed if too many demonstrations for `nano` fail.
+    If `model` is a policy of a run (`parent`), return this policy. A chat service gets a byte
+    tokenizer. Raises ValueError if the model or the service is missing, or if the adapter of the
+    parent has another shape. Raises GateClosed if the tokenizer of the model `nano` is made from
+    demonstrations and too many of these fail.
     """
     settings, store = experiment.settings, experiment.store
     if parent:
@@ -90,7 +95,7 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
     assert target is not None
 
     def make(folder: Path) -> Mapping[str, float]:
-        # imported here, because they load torch, which takes seconds
+        # imported only now, because these modules load torch, which takes seconds
         from agentfly_core.models import nano, pretrained
         from agentfly_core.pipeline.admission import require_learnable
 
@@ -130,15 +135,17 @@ def _shown(
     if chat_file(warm_start.demonstrations):
         chats, _ = recorded(warm_start, ChatPlayer(spec, tokenizer))
         return spans_of([trajectory for _, trajectory in chats[:HEARD]])
-    # no seed (0), so that it cannot change the tokenizer; the policy also plays frozen speakers
+    # with the seed 0, because the experiment's seed must not change the tokenizer; frozen speakers
+    # are also played by the script
     player = DemonstrationPlayer(spec, tokenizer, problems, warm_start, quotas, 0, failed)
     return without_held_calls(lambda held: replace(player, blame=Blame.held(held)).spans())
 
 
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
-    """Load the tokenizer of the experiment's model, and return it with a digest of its source.
+    """Return the tokenizer of the experiment's model, and a digest of its source.
 
-    Only the model `nano` and chat services are made for this, if the store lacks them.
+    If the model is `nano` or a chat service and the store lacks it, it is made. Other models are
+    not made.
     """
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
@@ -152,7 +159,9 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
 def _endpoint(
     store: Store, target: ArtifactKey, name: str, tokenizer: PreTrainedTokenizerBase
 ) -> Artifact:
-    """Publish a chat service as a policy: a folder with its name and a tokenizer."""
+    """Publish a chat service as a policy. The policy's folder contains the service's name and a
+    tokenizer.
+    """
 
     def make(folder: Path) -> Mapping[str, float]:
         tokenizer.save_pretrained(folder)
@@ -165,11 +174,12 @@ def _endpoint(
 def policy_named(
     experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
-    """Return the policy that `named` refers to, which may be a chat service.
+    """Return the policy to which `named` refers. It may also be a chat service.
 
-    An empty `named` means the last policy of the experiment's run. `model` makes the base model of
-    an experiment. In references, step 0 is the policy before step 1. Raises ValueError for a
-    missing policy and for a policy that is a function.
+    An empty `named` means the last policy of the experiment's run. `model` is a function that makes
+    the base model of an experiment. In references such as `run:demo@0`, step 0 means the policy
+    before step 1. Raises ValueError if the policy is missing, or if `named` is a function instead
+    of a policy with weights.
     """
     store = experiment.store
     if not named:
@@ -198,6 +208,6 @@ def policy_named(
             )
         case other_model:
             require(other_model)
-            # a fork takes its model from its origin and ignores `model`
+            # without `fork`, because a fork takes its model from its origin and ignores `model`
             settings = experiment.settings.model_copy(update={"model": named, "fork": None})
             return model(experiment.on(settings))

@@ -1,4 +1,4 @@
-"""Make the specs of episodes, and play a shard of episodes into a folder of trajectories."""
+"""Make the specs of episodes. Play a shard (a batch of episodes) into a folder of trajectories."""
 
 from __future__ import annotations
 
@@ -47,10 +47,12 @@ def rollout_spec(
     programs: int = sys.maxsize,
     memory: Path | None = None,
 ) -> RolloutSpec:
-    """Collect the rules for episodes of a model with this tokenizer: template, tools, limits, ...
+    """Collect the rules for the episodes of an experiment: template, tools, limits, ...
 
-    The policy plays all roles that are not in `frozen`. At most `programs` agent programs run at
-    once. If `memory` is None, the memory is empty.
+    `whole` is the experiment as one task. If it trains several tasks, `mixture` contains each of
+    them by name. The policy plays all roles that are not in `frozen`. At most `programs` agents
+    that are programs run at once. `memory` is the folder of `Episode.memory`; None means an empty
+    folder.
     """
 
     def of(task: Task) -> RolloutSpec:
@@ -68,7 +70,7 @@ def _task_spec(
     return RolloutSpec(
         template=template_of(task.settings.template, tokenizer),
         tools=task.tools,
-        # other rewards are computed later from the record, in the score stage
+        # all other rewards are computed later, in the score stage, from stored episodes
         rewards=tuple(reward for reward in task.rewards if reward.needs),
         agent=task.agent,
         system=agent.system,
@@ -87,7 +89,10 @@ def _task_spec(
 
 
 def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
-    """Make the rule that decides where episodes fork, for a model with `vocabulary` tokens."""
+    """Make the rule that decides where episodes fork.
+
+    `vocabulary` is the model's vocabulary size.
+    """
     return ForkRule(
         k=branching.k,
         alpha=branching.alpha,
@@ -101,17 +106,21 @@ def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
 def scripted(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, template: ChatTemplate
 ) -> Scripted:
-    """Make a sampler from a function that replies. The template encodes the replies as tokens."""
+    """Make a sampler from a function that replies.
+
+    The chat template encodes the replies as tokens.
+    """
     return Scripted(reply_encoder(tokenizer), template.stop_tokens[0], policy, writer(template))
 
 
 def require_room(
     tasks: Mapping[str, Task], tokenizer: PreTrainedTokenizerBase, problems: Iterable[Problem]
 ) -> None:
-    """Raise PromptTooLong before playing if a problem's prompt leaves no room for a reply.
+    """Raise PromptTooLong if the first prompt of a problem leaves no room for a reply.
 
-    The room is checked only for `tool_loop`, because the first prompt of another agent depends on
-    its code. Raises ValueError if a problem's tools or system message do not fit the experiment.
+    This is checked only for the agent `tool_loop`, because the first prompt of any other agent
+    depends on its code. Raises ValueError if the tools or the system message of a problem do not
+    fit the experiment.
     """
     for name, some in by_task(problems, tasks).items():
         spec = _task_spec(tasks[name], tokenizer, {})
@@ -122,7 +131,7 @@ def require_room(
 
 
 def require_tags(by: str, problems: Iterable[Problem]) -> None:
-    """Raise ValueError for a problem without the fact that `by` (evaluate.by) names."""
+    """Raise ValueError if a problem lacks the fact with the name `by` (the setting evaluate.by)."""
     for problem in problems if by else ():
         tag(problem, by, "evaluate.by")
 
@@ -130,11 +139,12 @@ def require_tags(by: str, problems: Iterable[Problem]) -> None:
 def of_step(
     settings: Rollout, seeds: Seeds, problems: Sequence[Problem], step: int, greedy: bool
 ) -> list[EpisodeSpec]:
-    """Make the episodes of a training step: `group_size` per problem, and with `greedy` one more
-    per problem at temperature 0.
+    """Make the episodes of a training step: `group_size` episodes for each problem.
 
-    With `branching`, only the first episodes of a problem are started. The others are their spares,
-    which are used for forks.
+    With `greedy`, each problem gets one more episode at temperature 0.
+
+    With `rollout.branching`, only the first episodes of a problem are started. Its other episodes
+    are their spares (see `EpisodeSpec`), which forks can replace.
     """
     size, begin = settings.group_size, settings.beginnings
     baselines = episode_specs(problems if greedy else [], 1, step, "baseline", 0.0, seeds)
@@ -142,7 +152,7 @@ def of_step(
     sampled = [replace(one, chains=size + greedy) for one in sampled]
     groups = [sampled[start : start + size] for start in range(0, len(sampled), size)]
     return [
-        # the first episodes of a problem divide its other ones among themselves
+        # each of the first episodes of a problem gets a share of the problem's other episodes
         *(replace(g[n], spares=tuple(g[n + begin :: begin])) for g in groups for n in range(begin)),
         *(replace(one, chain=size, chains=size + 1) for one in baselines),
     ]
@@ -153,7 +163,8 @@ def of_test(
 ) -> list[EpisodeSpec]:
     """Make the episodes of a held-out evaluation.
 
-    Seeds are the same for every policy, so that policies can be compared episode by episode.
+    `name` is the split. Seeds are the same for all policies, because policies are compared episode
+    by episode.
     """
     temperature = settings.temperature
     return episode_specs(problems, settings.episodes, name, "evaluation", temperature, (seed, name))
@@ -162,9 +173,9 @@ def of_test(
 def of_split(
     temperature: float, seed: int, problems: Sequence[Problem], name: str, episodes: int
 ) -> list[EpisodeSpec]:
-    """Make `episodes` episodes of a split in total: one per problem, then a second per problem, ...
+    """Make `episodes` episodes of a split: first one for each problem, then a second one, ...
 
-    They have the seeds of a held-out evaluation.
+    The seeds are the same as in a held-out evaluation.
     """
     chains = -(-episodes // len(problems))
     specs = episode_specs(problems, chains, name, "evaluation", temperature, (seed, name))
@@ -180,11 +191,10 @@ def play_shard(
     watch: OnEpisode,
     resources: ResourceManager,
 ) -> dict[str, float]:
-    """Play a shard, write trajectories and timings to `folder`, and return the environments'
-    metrics.
+    """Play a shard of episodes, and return the metrics of the environments.
 
-    Raises SamplerLost if the sampler dies. Raises GateClosed if too many episodes failed or lack a
-    reward that reads an environment.
+    Trajectories and timings are written to `folder`. Raises SamplerLost if the sampler dies. Raises
+    GateClosed if too many episodes failed, or if too many lack a reward that reads an environment.
     """
     played, measured = collect_into(episode_specs, spec, sampler, folder, watch, resources)
     stop_if_failing(played, gates.failed)
@@ -196,9 +206,11 @@ OnEpisode = Callable[[Trajectory], None]
 
 
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
-    """Return a function that reports finished episodes as progress, up to REPORTS times per stage.
+    """Return a function that is called with each finished episode and reports the progress of a
+    stage.
 
-    `done` is the number of episodes played before. `total` excludes forks that agents make.
+    It reports about REPORTS times in a stage. `done` is the number of episodes that were played
+    before. `total` does not include the forks that agents make.
     """
     played, every = count(done + 1), max(1, total // REPORTS)
 

@@ -1,4 +1,7 @@
-"""Produce a stage's output: find it in the store, or make, measure and publish it."""
+"""Produce the output of a stage.
+
+The output is looked up in the store. If the store lacks it, it is made, measured and published.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,26 +11,26 @@ from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Store
 
 Make = Callable[[Path], Mapping[str, float]]
-"""A function that fills an empty folder and returns its metrics: `{"time/swap": 0.4}`."""
+"""A function that fills an empty folder. It returns metrics, such as `{"time/swap": 0.4}`."""
 
 
 class Reused(Artifact):
-    """An artifact that was published before its stage ran."""
+    """An artifact that was in the store before its stage ran."""
 
     __slots__ = ()
 
 
 def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """Return the artifact of a key. If the store lacks it, make and publish it; else it is
-    `Reused`.
+    """Return the artifact of a key. If the store lacks it, make and publish it.
 
-    Nothing is published if `make` raises.
+    An artifact that was already in the store is returned as `Reused`. If `make` raises an error,
+    the stage publishes no artifact.
     """
     return find(store, target) or publish(store, target, make)
 
 
 def find(store: Store, target: ArtifactKey) -> Reused | None:
-    """Return the artifact of a key if it is in the store and intact, else None."""
+    """Return the artifact of a key, or None if the store lacks it or it is damaged."""
     artifact = store.find(target)
     return reused(artifact) if artifact else None
 
@@ -38,7 +41,9 @@ def reused(artifact: Artifact) -> Reused:
 
 
 def publish(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """Publish the folder that `make` fills. Its metrics and duration are in `metrics.json`."""
+    """Publish the folder that `make` fills. The metrics and the duration are stored in
+    `metrics.json`.
+    """
     with store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= make(folder)
     return store.artifact(target.uri)

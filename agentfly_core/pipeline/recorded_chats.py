@@ -1,6 +1,4 @@
-"""Turn the chats of a file into demonstrations: replies get the tokens that they would have in a
-rollout.
-"""
+"""Convert the chats in a file to demonstrations. Replies get the tokens of a rollout."""
 
 from __future__ import annotations
 
@@ -52,12 +50,12 @@ if TYPE_CHECKING:
 
 NOTHING = Signature({}, {})
 WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
-"""Added tokens that may occur in a reply's content, because they mark reasoning and calls."""
+"""Added tokens that a reply's content may contain: they mark reasoning and tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool that a row lists and the experiment lacks.
+    """A tool that a row of the file lists but the experiment lacks.
 
     The model reads the tool's schema, but the tool is never called.
     """
@@ -69,26 +67,24 @@ class ListedTool:
 
     @property
     def name(self) -> str:
-        """The name that the model reads."""
+        """The tool's name, which the model reads."""
         return self.schema.name
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> NoReturn:
-        """Raise AssertionError, because a chat already contains the answers."""
+        """Raise AssertionError, because the answers of tools are already in the chat."""
         raise AssertionError(f"{call.name} was called in a recorded chat")
 
 
 class OtherTokens(Exception):
-    """The experiment's template renders a prompt that differs from the recorded one, or recorded
-    ids decode to another text.
-    """
+    """Recorded ids belong to another prompt or decode to another text with this template."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed(SamplerSession):
     """A sampler session that returns the recorded tokens of `replies`.
 
-    For replies without recorded tokens, it returns tokens encoded by `script`. Raises OtherTokens
-    if a prompt differs from the recorded prompt.
+    A reply without recorded tokens is encoded by `script`. `stops` are the stop tokens. `sample`
+    raises OtherTokens if a prompt differs from the recorded prompt.
     """
 
     script: Scripted
@@ -96,10 +92,10 @@ class Replayed(SamplerSession):
     stops: Sequence[int]
 
     async def sample(self, request: Request) -> Sampled:
-        """See SamplerSession."""
+        """Return the recorded or encoded reply to a request."""
         if (call := self.replies[request.conversation.turn].call) is None:
             return await self.script.sample(request)
-        # ids after a different prompt would have the log-probabilities of another context
+        # after another prompt, the recorded log-probabilities would not belong to the ids
         if tuple(request.prompt) != call.prompt:
             raise OtherTokens
         whole = bool(call.sampled) and call.sampled[-1] in self.stops
@@ -107,12 +103,14 @@ class Replayed(SamplerSession):
         return Sampled(call.sampled, call.logprobs, -1, "stop" if whole else "length")
 
     def continues(self, speaker: str) -> bool:
-        """False, because a recorded reply is complete."""
+        """Return False, because a recorded reply is complete."""
         return False
 
 
 def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sampled]:
-    """Split spans where the mask of their tokens changes, so that each part is trained or not."""
+    """Split spans where the mask of their tokens changes, so that each part is either trained or
+    not.
+    """
     bits = iter(trained)
     for span in spans:
         begin = 0
@@ -124,18 +122,19 @@ def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sample
 
 @dataclass(frozen=True)
 class ChatPlayer:
-    """Converts chats to trajectories with an experiment's template and tools: `ChatPlayer(spec,
-    tokenizer)`.
+    """Converts chats to trajectories with the template and the tools of an experiment.
 
-    Limits on the length of replies and the number of turns do not apply. A chat longer than
-    `max_model_len` becomes a BadRow.
+    Limits on the length of replies and on the number of turns do not apply. A chat with more than
+    `max_model_len` tokens becomes a BadRow.
     """
 
     spec: RolloutSpec
     tokenizer: PreTrainedTokenizerBase
 
     def trajectories(self, rows: Sequence[ChatRow]) -> list[Trajectory | BadRow]:
-        """Return a trajectory for each chat in order, or a BadRow with the reason."""
+        """Return the trajectory of each chat, in order. For an unusable chat, return a BadRow with
+        the reason.
+        """
         return run(self._all(rows))
 
     async def _all(self, rows: Sequence[ChatRow]) -> list[Trajectory | BadRow]:
@@ -159,7 +158,8 @@ class ChatPlayer:
         try:
             turns = await self._turns(rules, spec, replies, name)
         except OtherTokens:
-            # all replies are encoded again, because later prompts contain the reply that differs
+            # the text of every reply is encoded, because later prompts contain the reply that
+            # differs
             replies = [replace(reply, call=None) for reply in replies]
             turns = await self._turns(rules, spec, replies, name)
         self._require_plain(replies)
@@ -182,10 +182,10 @@ class ChatPlayer:
         )
 
     def _ours(self, row: ChatRow) -> Trajectory | None:
-        """Return the trajectory in the metadata of a trace that `agentfly export` wrote.
+        """Return the trajectory that `agentfly export` stored in the metadata of a trace.
 
-        Returns None if the trace's tokens differ from this trajectory, or if another template or
-        tokenizer made them.
+        Returns None if the tokens in the trace differ from this trajectory, or if they come from
+        another template or tokenizer.
         """
         assert row.ours is not None
         try:
@@ -194,9 +194,9 @@ class ChatPlayer:
             raise ValueError(f"its metadata.{OURS} is not a trajectory: {fault(error)}") from None
         rules, first = self.spec.of(trajectory.problem), trajectory.turns[0]
         is_main = trajectory.agent == injection.name(self.spec.agent)
-        # an untrained speaker may have no tokens
+        # the tools of other speakers are not recorded; they may have none
         tools = (rules.schemas,) if is_main else (rules.schemas, ())
-        # equal ids of the opening show that template and tokenizer are the recorded ones
+        # equal ids of the first prompt show that template and tokenizer are unchanged
         openings = [rules.template.open(first.read, schemas) for schemas in tools]
         same = all(rules.parse(t.sampled, rules.stop) == t.reply for t in trajectory.turns)
         same = (
@@ -209,9 +209,9 @@ class ChatPlayer:
     async def _turns(
         self, rules: EpisodeRules, spec: EpisodeSpec, replies: Sequence[RecordedReply], name: str
     ) -> tuple[Turn, ...]:
-        """Make a turn for each reply. A reply that continues no earlier one starts a new context.
+        """Make a turn for each reply. A reply that continues no earlier reply starts a new context.
 
-        Raises OtherTokens if recorded tokens belong to a different prompt or text.
+        Raises OtherTokens if recorded tokens belong to another prompt or text.
         """
 
         async def written(conversation: Conversation) -> Message:
@@ -223,7 +223,7 @@ class ChatPlayer:
         settings, played = speaker.settings({}), list[Reply]()
         for number, reply in enumerate(replies):
             earlier = [at for at in range(number) if reply.continues(replies[at])]
-            # the longest one, because a prompt continues all earlier replies of its conversation
+            # the reply with the longest prompt, because it is the last reply in the conversation
             last = max(earlier, key=lambda at: len(replies[at].messages), default=None)
             before, begin = (
                 (None, 0) if last is None else (played[last], len(replies[last].messages))
@@ -235,9 +235,11 @@ class ChatPlayer:
         return tuple(map(_trained, speaker.turns, replies))
 
     def _rules(self, row: ChatRow) -> RolloutSpec:
-        """Return the spec for a row: its tools, and no limits except on observations.
+        """Return the spec for a row, with the row's tools and without limits except on
+        observations.
 
-        Raises ValueError for an unknown tool, and for a schema that differs from the experiment's.
+        Raises ValueError if the row lists or calls an unknown tool, or if the schema of a tool
+        differs from the schema of the experiment's tool.
         """
         own = {tool.name: tool for tool in self.spec.tools}
         listed = [tool.schema for tool in own.values()] if row.tools is None else row.tools
@@ -274,9 +276,7 @@ class ChatPlayer:
         )
 
     def _require_plain(self, replies: Sequence[RecordedReply]) -> None:
-        """Raise ValueError for a control token in a reply's text. The token would end the reply or
-        start another.
-        """
+        """Raise ValueError if a reply's text has a control token, which would end the reply."""
         tokens = self._control_tokens
         for reply in (one.message for one in replies):
             text = "\n".join((reply.reasoning, reply_text(reply)))
@@ -288,19 +288,19 @@ class ChatPlayer:
 
     @property
     def _control_tokens(self) -> list[str]:
-        """Return the special tokens, and the added tokens in the template, except those of calls
-        and thoughts.
-        """
+        """Special tokens and added tokens in the template, but not marks of calls or reasoning."""
         jinja = str(getattr(self.spec.template, "jinja", ""))
         added = self.tokenizer.added_tokens_decoder.values()
-        # an added token in the template has a meaning there, even if it is not special
+        # an added token that the template contains is markup, even if it is not special
         own = [t.content for t in added if t.special or (t.content.strip() and t.content in jinja)]
         names = dict.fromkeys([*self.tokenizer.all_special_tokens, *own])
         return [name for name in names if name not in WRITTEN]
 
 
 def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
-    """Return for each turn the token ids of prompt and reply, log-probabilities and loss mask."""
+    """Return the token ids of prompt and reply, the log-probabilities and the loss mask of each
+    turn.
+    """
     tokens, calls = defaultdict[int, tuple[int, ...]](tuple), list[RecordedCall]()
     for turn in trajectory.turns:
         prompt, trains = (*tokens[turn.context], *turn.given.tokens), trajectory.trains(turn)
@@ -313,12 +313,12 @@ def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
 
 
 def _text_of(item: Message | Observation) -> list[str]:
-    # stripped, because templates trim texts
+    # stripped, because templates remove white space around texts
     return [text.strip() for text in (*plain(item), getattr(item, "reasoning", ""))]
 
 
 def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
-    """Whether a trajectory has the token ids that its row recorded."""
+    """Whether a trajectory has the token ids that were recorded in its row."""
     pairs = zip(row.replies, calls_of(trajectory), strict=True)
     return all(reply.call is None or reply.call.sampled == own.sampled for reply, own in pairs)
 
@@ -326,7 +326,7 @@ def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
 def recorded(
     warm_start: WarmStart, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """Convert the chats of a warm start's file, see `played_chats`."""
+    """Convert the chats in a warm start's file; see `played_chats` for the result."""
     path = chat_file(warm_start.demonstrations)
     assert path is not None
     return played_chats(construct(ChatFile, warm_start.settings), path, player)
@@ -335,9 +335,9 @@ def recorded(
 def played_chats(
     file: ChatFile, path: Path, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """Return the chats of a file with their trajectories, and the number of unusable rows.
+    """Return the usable chats of a file with their trajectories, and the number of unusable rows.
 
-    Raises ValueError for more unusable rows than the file's settings tolerate.
+    Raises ValueError if there are more unusable rows than the settings of the file tolerate.
     """
     rows = [*file.read(path)]
     chats = [row for row in rows if isinstance(row, ChatRow)]
@@ -349,21 +349,21 @@ def played_chats(
 
 
 def problem_of(row: ChatRow) -> Problem:
-    """Make the problem of a chat: the messages before its first reply.
+    """Make the problem of a chat. It consists of the messages before the first reply.
 
-    Its id contains the names of file and row.
+    The problem's id contains the file name and the number of the row.
     """
     messages = row.replies[0].messages
     opening = RecordedChat(messages[: reply_places(messages)[0]], ())
     plain = opening.messages == (Message("user", opening.question),)
     tools = None if row.tools is None else tuple(tool.name for tool in row.tools)
-    # padded, because ids must sort in the order of the file
+    # the number is padded with zeros, because ids must sort in the order of the file
     name = f"{row.source}:{row.number:08d}"
     return Problem(name, opening.question, messages=() if plain else opening.messages, tools=tools)
 
 
 def _trained(turn: Turn, reply: RecordedReply) -> Turn:
-    """Return the turn with the loss mask of the recorded reply."""
+    """Return the turn with the loss mask that was recorded for the reply."""
     if reply.call:
         return replace(turn, sampled=tuple(masked(turn.sampled, reply.call.trained)))
     spans = (replace(span, trained=span.trained and reply.trained) for span in turn.sampled)
@@ -371,7 +371,7 @@ def _trained(turn: Turn, reply: RecordedReply) -> Turn:
 
 
 def _require_reasoning(replies: Sequence[RecordedReply], turns: Sequence[Turn]) -> None:
-    """Raise ValueError for reasoning that the template omits from its text."""
+    """Raise ValueError if a reply has reasoning that the template does not write."""
     for recorded_reply, turn in zip(replies, turns, strict=True):
         reply = recorded_reply.message
         if reply.reasoning and turn.reply.reasoning != reply.reasoning:
@@ -383,7 +383,7 @@ def _require_reasoning(replies: Sequence[RecordedReply], turns: Sequence[Turn]) 
 
 
 def _require_room(turns: Sequence[Turn], limit: int) -> None:
-    """Raise ValueError for a context with more than `limit` tokens."""
+    """Raise ValueError if a context has more than `limit` tokens."""
     tokens = Counter[int]()
     for turn in turns:
         tokens[turn.context] += len(turn.given.tokens) + sum(len(s.tokens) for s in turn.sampled)

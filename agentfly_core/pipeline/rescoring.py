@@ -1,4 +1,4 @@
-"""Score stored episodes with other rewards."""
+"""Score stored episodes with rewards that the experiment does not have."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,8 +32,9 @@ from agentfly_core.system.formats.text import did_you_mean
 
 @dataclass(frozen=True)
 class NewReward:
-    """A reward with its weight and settings: `NewReward("my_rewards:brief", RewardPart(weight=0.5),
-    brief)`.
+    """A reward with its weight and settings.
+
+    Example: `NewReward("my_rewards:brief", RewardPart(weight=0.5), brief)`.
     """
 
     path: str
@@ -49,10 +50,11 @@ class NewReward:
 
 @dataclass(frozen=True, slots=True)
 class RescoredStep:
-    """Episodes of a step with their old and new scores; for a play, the step is 0: `RescoredStep(7,
-    Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old, new), ...))`.
+    """The episodes of a step with their old and new scores. The step of a play is 0.
 
-    `artifact` has the new scores; it is None if some of them could not be computed.
+    Example: `RescoredStep(7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."),
+    ((trajectory, old, new), ...))`. `artifact` contains the new scores. It is None if some of the
+    new scores could not be computed.
     """
 
     step: int
@@ -61,7 +63,7 @@ class RescoredStep:
 
 
 def new_rewards(texts: Sequence[str]) -> list[NewReward]:
-    """Parse several rewards, see `new_reward`. Raises ValueError for duplicates."""
+    """Parse several rewards; see `new_reward`. Raises ValueError if a reward is given twice."""
     paths = [text.partition("=")[0] for text in texts]
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise ValueError(f"--reward {twice[0]} is given twice; give it once, with one weight.")
@@ -69,10 +71,14 @@ def new_rewards(texts: Sequence[str]) -> list[NewReward]:
 
 
 def new_reward(text: str) -> NewReward:
-    """Parse `my_rewards:brief`, `my_rewards:brief=0.5` with a weight, or `my_rewards:cites={weight:
-    0.5, least: 2}` with settings.
+    """Parse a reward for the option `--reward`.
 
-    Raises ValueError for other objects, secrets, and rewards that need an environment.
+    - `my_rewards:brief`: a reward with the weight 1
+    - `my_rewards:brief=0.5`: a reward with another weight
+    - `my_rewards:cites={weight: 0.5, least: 2}`: a reward with settings
+
+    Raises ValueError if the path is not a reward, if the text contains a secret, or if the reward
+    needs an environment.
     """
     path, equals, value = text.partition("=")
     given = strict_yaml.parse(value, f"--reward {path}") if equals else 1.0
@@ -99,10 +105,10 @@ def new_reward(text: str) -> NewReward:
 def rescored(
     store: Store, run: str, step: int | None, rewards: Sequence[NewReward]
 ) -> Iterator[RescoredStep]:
-    """Score one step or all steps of a run with other rewards. Published scores are reused.
+    """Score one step or all steps of a run with these rewards. Published scores are reused.
 
-    The new scores of a step are published if all its episodes could be scored. Raises ValueError
-    for a step without scores, and FileNotFoundError for removed episodes.
+    The new scores of a step are published if all its episodes could be scored. Raises ValueError if
+    a step lacks scores, and FileNotFoundError if its episodes were removed.
     """
     agent = recorded_settings(known_run(store, run)).agent.use
     layout = RunLayout(run)
@@ -118,9 +124,9 @@ def rescored(
 
 
 def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
-    """Score the episodes of a play or an import with other rewards. Published scores are reused.
+    """Score the episodes of a play or an import with these rewards. Published scores are reused.
 
-    Raises ValueError for a play without scores.
+    Raises ValueError if the play lacks scores.
     """
     layout = PlayLayout(name)
     record: PlayRecord | None = store.read_json(layout.record)
@@ -152,15 +158,15 @@ def _rescored(
     if artifact:
         new = read_scores(store.open(artifact) / SCORES)
     else:
-        # an agent class gives its speaker the class name in lower case
+        # if the agent is a class, its main speaker has the class name in lower case
         main = agent if any(one.agent == agent for one in played) else agent.lower()
         weights = {each.reward: each.part.weight for each in rewards}
-        # scores observed by an earlier reward of the same name do not belong to this one
+        # without the scores that an earlier reward of the same name computed during the episode
         unobserved = [replace(t, observed={}) for t in played]
         new = score_here(unobserved, weights, main)
         ended = {t.id for t in played if t.ending is not Ending.FAILED}
-        # not published with missing scores: a service may be down now, and the same command can try
-        # again later; failed episodes never get a score
+        # Not published while scores are missing: a service may be down now, and the same command
+        # can be repeated later. Failed episodes never get a score.
         if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
             artifact = publish(store, target, partial(_write, new))
     old = read_scores(store.open(scored) / SCORES)

@@ -1,4 +1,4 @@
-"""Remove old policies and learner states, and check free disk space."""
+"""Remove old policies and learner states, and check the free disk space."""
 
 import logging
 import shutil
@@ -17,13 +17,17 @@ logger = logging.getLogger(__name__)
 
 
 class NoSpace(OSError):
-    """There is too little disk space. The message gives the needed and the free GiB."""
+    """The disk space is too small for an update.
+
+    The message contains the needed and the free GiB.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Steps of a run with learner states and policies that other runs need:
-    `Kept(learners={7}, policies={6, 7})`.
+    """Steps of a run that other runs still need: `Kept(learners={7}, policies={6, 7})`.
+
+    `learners` are the steps of needed learner states, and `policies` the steps of needed policies.
     """
 
     learners: set[int]
@@ -31,10 +35,11 @@ class Kept:
 
 
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
-    """Return the published policy of a step, or None. The run's newest policy counts only if its
-    learner state exists.
+    """Return the published policy of a step, or None if the update must be computed.
 
-    If a run died between publishing the policy and the state, both are computed again.
+    A run may die after it published a policy and before it published the learner state. So the
+    newest policy counts only if its learner state exists, if the step needs one. Otherwise both are
+    computed again.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
@@ -44,24 +49,24 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
 
 def keeps_state(run: Run, step: int) -> bool:
     """Whether the run saves the learner state after this step."""
-    # always saved after the last step, because another run may continue from it
+    # always saved after the last step, because another run may continue from this state
     return step % run.settings.update.learner_every == 0 or step == run.settings.steps
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove old learner states and policy weights according to `update`'s settings.
+    """Remove old learner states and old policy weights, as the settings in `update` specify.
 
     Nothing is removed unless the newest learner state is intact. Evaluated policies keep their
-    weights. Files that other runs, a resumed update or the sampler of a later step may load are
-    also kept.
+    weights. Also kept are files that may still be loaded by another run, by a resumed update, or by
+    the sampler of a later step.
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
-    # a run that was killed here may have a state without its policy
+    # a run that was killed in this function may have a state without its policy
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.find(store.artifact(run.layout.step(states[-1]).learner).key):
         return
-    # read here, to include runs that have just begun
+    # read only now, to include runs that have just begun
     others = kept_for_others(store, run.name)
     for old in states[: -keep.keep_learner]:
         if old not in others.learners:
@@ -71,16 +76,17 @@ def retain(run: Run, step: int) -> None:
     for old in reversed(range(begin, first)):
         if run.evaluates(old) or old in others.policies:
             continue
-        # an earlier call has stripped older ones
+        # an earlier call has removed the weights of all older policies
         if not store.strip(run.layout.step(old).policy, WEIGHTS):
             break
 
 
 def kept_for_others(store: Store, run: str) -> Kept:
-    """Return the steps of this run that other runs need.
+    """Return the steps of `run` that other runs need.
 
-    A fork needs the policies that its first steps sample from and, until it is finished, the
-    learner state. An unfinished run needs the policies of its frozen speakers.
+    A forked run needs the policies from which its first steps sample. Until it is finished, it also
+    needs the learner state from which it started. An unfinished run needs the policies of its
+    frozen speakers.
     """
     kept = Kept(set(), set())
     for name in store.names("runs"):
@@ -111,8 +117,9 @@ def kept_for_others(store: Store, run: str) -> Kept:
 
 
 def first_policy(step: int, staleness: int) -> int:
-    """Return the step of the oldest policy that a fork from `step` samples from. 0 is the policy
-    before step 1.
+    """Return the step of the oldest policy from which a fork from `step` samples.
+
+    0 is the policy before step 1.
     """
     return max(step - staleness, 0)
 
@@ -120,8 +127,8 @@ def first_policy(step: int, staleness: int) -> int:
 def require_space(store: Store, sizes: tuple[int, int], saving: bool) -> None:
     """Raise NoSpace unless the disk has room for an update.
 
-    An update writes a policy and a learner state of these `sizes` in bytes. If another state is
-    being saved at the same time (`saving`), two states must fit.
+    An update writes a policy and a learner state. `sizes` are their sizes in bytes. If the previous
+    state is still being saved (`saving`), two states must fit.
     """
     policy, state = sizes
     needed = policy + state * (2 if saving else 1)

@@ -1,4 +1,4 @@
-"""Score stored episodes."""
+"""Score stored episodes in the score stage."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,10 +37,12 @@ def score_episodes(
     step: int,
     folder: Path,
 ) -> dict[str, float]:
-    """Score stored episodes, write scores and ledger to `folder`, and return metrics.
+    """Score the stored episodes of a step, and return metrics.
 
-    Episodes with a score in `ready` are not scored again. Ledger and metrics exclude baseline
-    (greedy) episodes. Raises GateClosed for too many unscored episodes, including baselines.
+    The scores and the ledger (a table with a row for each problem) are written to `folder`.
+    Episodes with a score in `ready` are not scored again. The ledger and the metrics do not include
+    baseline (greedy) episodes. Raises GateClosed if too many episodes, including baselines, are
+    unscored.
     """
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in ready}
@@ -68,8 +70,9 @@ def score_episodes(
 
 
 def _note(metrics: Mapping[str, float]) -> str:
-    """Return a note with the mean reward and the success of scored episodes; empty if there are
-    none.
+    """Return a text with the mean reward and the success rate of the scored episodes.
+
+    If no episode has a score, return "".
     """
     if "rollout/reward" not in metrics:
         return ""
@@ -86,11 +89,11 @@ def score(
     round: int = 0,
     ready: Sequence[Scored] = (),
 ) -> Artifact:
-    """Publish the scores and the ledger of a step's or an evaluation's episodes.
+    """Publish the scores and the ledger of the episodes of a step or an evaluation.
 
-    Scores in `before` (of an earlier round) and in `ready` are reused. A step with refills plays
-    further rounds of episodes, and each `round` 1, 2, ... has a separate artifact of scores. `what`
-    names the stage in logs.
+    Scores in `before` (an earlier round) and in `ready` are reused. A step may play several rounds,
+    because refills replace problems without an advantage. The scores of each `round` 1, 2, ... are
+    a separate artifact. `what` is the name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -106,7 +109,9 @@ def score(
 def check_rewards(
     episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
 ) -> None:
-    """Raise GateClosed if more than this share of the trial demonstrations has no reward."""
+    """Raise GateClosed if the share of trial demonstrations without a reward is above
+    `unscored`.
+    """
     try:
         stop_if_unscored(episodes, scores, unscored)
     except GateClosed as closed:
@@ -114,11 +119,12 @@ def check_rewards(
 
 
 def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> list[Scored]:
-    """Score the episodes of a shard before its step has ended. `scores` is `Experiment.scores`.
+    """Score the episodes in the folder `rollout` of a shard, before all shards of the step are
+    played.
 
-    Some episodes are left to `score_episodes`: unscored episodes, because a reward may name a
-    speaker of another shard; and all episodes if a reward compares groups, because a group may be
-    in several shards.
+    `scores` is the function `Experiment.scores`. Unscored episodes are left to `score_episodes`,
+    because a reward may refer to a speaker that occurs only in another shard. If a reward compares
+    groups of episodes, all episodes are left to it, because a group may extend over several shards.
     """
     trajectories = read_trajectories(rollout / EPISODES)
     if any(reward.compares for reward in rewards):
@@ -134,7 +140,9 @@ def _counted(
     played: Sequence[Trajectory],
     outcomes: Mapping[str, Sequence[bool]],
 ) -> list[LedgerRow]:
-    """Add kind and number of solved episodes of each problem to the ledger rows of a curriculum."""
+    """Add the kind of each problem and the number of its solved episodes to the rows of a
+    ledger.
+    """
     kinds = {t.problem.id: schedule.kind_of(t.problem) for t in played}
     return [
         replace(row, kind=kinds[row.problem], solved=sum(outcomes.get(row.problem, [])))

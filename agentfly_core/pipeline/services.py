@@ -1,4 +1,4 @@
-"""The running services of a session. They are started once and passed to stages."""
+"""The running services of a session. They are started once, and then passed to the stages."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,14 +28,18 @@ from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices:
-    """The services of a session: a player of episodes and, unless `update: none`, a learner."""
+    """The services of a training session.
+
+    `player` plays episodes. `started` is the learner. It is None if neither a warm start nor an
+    update trains weights.
+    """
 
     player: JobPlayer
     started: AsyncCheckpointer | None
 
     @property
     def learner(self) -> AsyncCheckpointer:
-        """The learner. The session must have one."""
+        """The learner. Raises AssertionError if the session trains no weights."""
         assert self.started is not None, "update: none starts no learner"
         return self.started
 
@@ -44,9 +48,10 @@ class TrainingServices:
 def training_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[TrainingServices]:
-    """Start the services of training. `owner` is the uid of their run.
+    """Start the services of training for the duration of the block. `owner` is the uid of the run.
 
-    With `scripted`, no sampler is started; this is for a run that is only a warm start.
+    With `scripted`, no sampler server is started. This is used for a run that consists only of a
+    warm start.
     """
     store, site, update = experiment.store, experiment.divided_site, experiment.settings.update
     learning: AbstractContextManager[AsyncCheckpointer | None] = nullcontext()
@@ -60,10 +65,11 @@ def training_services(
 def rollout_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[JobPlayer]:
-    """Start the site's workers, and its sampler for `model` and for policies trained from `model`.
+    """Start the sampler and the workers for the duration of the block.
 
-    With `scripted`, no sampler server is started. Raises ValueError for a frozen speaker that is
-    missing or uses another tokenizer.
+    The sampler can load `model` and the policies that are trained from it. With `scripted`, no
+    sampler server is started. Raises ValueError if the policy of a frozen speaker is missing or has
+    another tokenizer.
     """
     samplers = Samplers(experiment, endpoint_of(experiment.store, model))
     serving = nullcontext("") if scripted else samplers.server(model, owner, logs)
@@ -82,9 +88,10 @@ def rollout_services(
 def local_player(
     samplers: Samplers, tokenizer: PreTrainedTokenizerBase, server: str
 ) -> Iterator[LocalPlayer]:
-    """Start environments and speakers in this process. `server` is the address of vLLM, or empty.
+    """Start a player in this process, with its environments and speakers.
 
-    At the end of the block, a job that still runs in another thread is cancelled.
+    `server` is the address of the vLLM server, or "" to sample without a server. At the end of the
+    block, a job that still runs in another thread is cancelled.
     """
     experiment = samplers.experiment
     with environments_here(experiment.whole) as resources:
@@ -99,10 +106,10 @@ def local_player(
 
 @contextmanager
 def environments_here(task: Task) -> Iterator[ResourceManager]:
-    """Manage an experiment's environments in this process, as many as one shard (batch of
-    episodes) needs.
+    """Start the environments of an experiment in this process.
 
-    Raises RuntimeError if an environment is still in use when the block ends.
+    At first, as many environments are started as one shard (batch of episodes) needs. Raises
+    RuntimeError if an environment is still in use when the block ends.
     """
     rollout = task.settings.rollout
     size = min(rollout.shard, rollout.problems * rollout.group_size)
@@ -115,10 +122,10 @@ def environments_here(task: Task) -> Iterator[ResourceManager]:
 def learner_service(
     store: Store, model: Pointer, share_prefixes: bool, site: Site, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
-    """Start the learner.
+    """Start the learner for the duration of the block.
 
-    The end of the block waits until the last checkpoint is saved. Raises ValueError for a model
-    that cannot be trained.
+    When the block ends, this waits until the last checkpoint is saved. Raises ValueError if the
+    model cannot be trained.
     """
     if config := adapter_artifact.config_of(store, model):
         require_trainable(config, share_prefixes)

@@ -1,4 +1,6 @@
-"""Stop conditions of a run: failed or unscored episodes, diverging updates, and health signs."""
+"""Conditions that stop a run: failed or unscored episodes, diverging updates, and health signs
+(limits on metrics).
+"""
 
 import math
 from collections import Counter
@@ -13,28 +15,30 @@ from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
 class GateClosed(RuntimeError):
-    """A stage has too many failures. The message has their number and causes."""
+    """A stage has too many failures. The message contains their number and their causes."""
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed if the share of episodes that ended with FAILED or AGENT_ERROR is above
-    `share`. A single episode never closes the gate.
+    """Raise GateClosed if the share of failed episodes is above `share`.
+
+    Failed episodes have the ending FAILED or AGENT_ERROR. A single failed episode never raises
+    GateClosed.
     """
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
-    # reversed, to keep the first problem
+    # reversed, so that the first problem with each error is kept
     first = {t.error: t.problem.id for t in reversed(failed)}
     errors = [f"{t.error} (first in the problem {first[t.error]!r})" for t in failed]
     what = f"of {len(episodes)} episodes failed"
-    # in a small stage, a single failure is a large share
+    # at least 1, because in a small stage a single failure is a large share
     _allow(max(1, share * len(episodes)), errors, what, "gates.failed", share)
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed if too many episodes lack a reward that had to be computed while they ran.
+    """Raise GateClosed if too many episodes lack a reward that reads an environment.
 
-    Too many are more than two, and more than `share` of all. Such a reward cannot be computed
-    later, so these episodes must not be stored.
+    "Too many" means more than two episodes, and more than `share` of all episodes. Such a reward
+    can only be computed during the episode, so these episodes must not be stored.
     """
     episodes = by_episode(trajectories)
     observed = [[score for t in one for score in t.observed.values()] for one in episodes]
@@ -44,9 +48,10 @@ def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None
 def stop_if_unscored(
     trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float
 ) -> None:
-    """Raise GateClosed if more than two episodes, and more than `share` of all, have no reward.
+    """Raise GateClosed if too many episodes lack a reward.
 
-    `scores[i]` belongs to `trajectories[i]`. FAILED episodes do not count as unscored;
+    "Too many" means more than two episodes, and more than `share` of all episodes. `scores[i]`
+    belongs to `trajectories[i]`. FAILED episodes do not count as unscored, because
     `stop_if_failing` counts them.
     """
     rewards = {score.trajectory_id: score.reward for score in scores}
@@ -68,9 +73,10 @@ def stop_if_diverging(skipped: int) -> None:
 def lasting(
     signs: Signs, metrics: Mapping[str, float], before: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return for how many steps in a row each health sign was seen: `{"health/entropy": 2.0}`.
+    """Return the number of consecutive steps in which each health sign was seen.
 
-    `metrics` belong to this step, and `before` to the previous step.
+    Example: `{"health/entropy": 2.0}`. `metrics` are the metrics of this step, and `before` the
+    metrics of the previous step.
     """
     return {
         f"health/{name}": before.get(f"health/{name}", 0.0) + 1.0 if sign.seen(metrics) else 0.0
@@ -80,9 +86,10 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Return a warning for each sign with a metric that was not measured, perhaps a mistyped name.
+    """Return a warning for each health sign with a metric that was not measured.
 
-    Metrics of the default signs are exempt, because some algorithms lack them.
+    The name of such a metric may be mistyped. Metrics of the default signs are exempt, because some
+    algorithms lack them.
     """
     measured = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
     missing = {
@@ -96,7 +103,9 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 
 
 def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
-    """Return the health signs, by name, that were seen in enough steps for a warning."""
+    """Return the health signs, by name, that were seen in enough consecutive steps for a
+    warning.
+    """
     return {
         name: sign
         for name, sign in signs.items()
@@ -105,11 +114,11 @@ def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
 
 
 def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Return by how much the mean reward fell since the previous step.
+    """Return the decrease of the mean reward since the previous step.
 
-    A reward that fell from 0.64 to 0 has the fall 0.64. If the previous absolute reward was above
-    1, the fall is divided by it. The fall is 0 in the first step. Without rewards, the result is
-    empty.
+    Example: after a decrease from 0.64 to 0, the result is `{"rollout/reward_fall": 0.64}`. If the
+    absolute value of the previous mean reward was above 1, the decrease is divided by this value.
+    In the first step, and after an increase, the result is 0. Without rewards, the result is empty.
     """
     name = "rollout/reward"
     if name not in metrics:
@@ -122,10 +131,11 @@ def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> di
 def warnings(
     signs: Signs, metrics: Mapping[str, float], advice: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return a step's warnings about health signs. Raises GateClosed for a sign with `stop`.
+    """Return the warnings of a step about health signs.
 
-    A sign that persists warns again after 2, 4, 8, ... times its number of steps. `advice` maps
-    names of signs to texts that are added to their warnings.
+    If a sign persists, the warning is repeated after 2, 4, 8, ... times the sign's number of steps.
+    `advice` maps names of signs to texts that are added to their warnings. Raises GateClosed if a
+    sign with `stop` is due.
     """
     raised = due(signs, metrics)
     texts = {
@@ -148,7 +158,7 @@ def warnings(
 def _allow_unscored(
     scores: Sequence[Sequence[float | Score | Unscored]], episodes: int, share: float
 ) -> None:
-    """Raise GateClosed if too many of these episodes have an Unscored score."""
+    """Raise GateClosed if too many of these episodes have a score that is Unscored."""
     missing = [[score for score in one if isinstance(score, Unscored)] for one in scores]
     reasons = [some[0].reason for some in missing if some]
     what = f"of {episodes} episodes have no reward"
@@ -156,7 +166,7 @@ def _allow_unscored(
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
-    """Raise GateClosed if there are more than `most` causes.
+    """Raise GateClosed if `causes` has more than `most` items.
 
     The message names `setting`, which determines the allowed share.
     """

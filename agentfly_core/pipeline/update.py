@@ -1,5 +1,6 @@
-"""Update the policy once: make the job from stored artifacts, and publish policy and learner
-state.
+"""Update the policy once.
+
+The update job is made from stored artifacts. The new policy and the learner state are published.
 """
 
 import math
@@ -33,15 +34,17 @@ Save = Callable[[AbstractContextManager[Path]], None]
 
 
 def fresh(policy: Pointer) -> str:
-    """Return the label of a learner that starts from this policy with a new optimizer."""
+    """Return the label of a learner that starts from this policy with a new optimizer state."""
     return f"fresh:{policy.digest}"
 
 
 def step_job(
     run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int
 ) -> UpdateJob:
-    """Make the update job of a step: from the policy `before` and scored episodes to the policy
-    `target`.
+    """Make the update job of a step.
+
+    The job updates the policy `before` with the scored episodes. `target` is the key of the new
+    policy.
     """
     store, settings = run.store, run.settings
     policy, base = adapter_artifact.folders(store, before)
@@ -74,10 +77,10 @@ def step_job(
 
 
 def learning_rate(update: Update, step: int, steps: int) -> float:
-    """Return the learning rate of step 1, 2, ... of `steps`.
+    """Return the learning rate of a step. `step` counts from 1 to `steps`.
 
-    With three warm-up steps, these have 1/4, 2/4 and 3/4 of the rate. After the warm-up, the rate
-    equals transformers' schedule at `step - 1`.
+    The rate increases in the warm-up steps. For example, three warm-up steps have 1/4, 2/4 and 3/4
+    of the rate. After the warm-up, the rate equals the schedule of transformers at `step - 1`.
     """
     warmup = update.warmup_steps
     if step <= warmup:
@@ -94,7 +97,10 @@ def learning_rate(update: Update, step: int, steps: int) -> float:
 def warm_start_job(
     experiment: Experiment, model: Artifact, demonstrations: Artifact, number: int
 ) -> UpdateJob:
-    """Make the job of round 1, 2, ... of the masked supervised fine-tuning."""
+    """Make the update job of a round of the warm start, which is masked supervised fine-tuning.
+
+    `number` counts the rounds from 1.
+    """
     settings, warm_start = experiment.settings, experiment.settings.warm_start
     assert warm_start is not None
     here = StageKeys(settings).warm_start(model, demonstrations, number)
@@ -139,12 +145,12 @@ def publish(
     save: Save | None,
     watch: OnStep,
 ) -> Artifact:
-    """Run an update of the policy `before` and publish the new policy.
+    """Update the policy `before`, and publish the new policy under the key `target`.
 
-    `save` writes the new learner state, unless it is None. If the policy diverges, nothing is
-    published and GateClosed is raised.
+    `save` is a function that writes the new learner state; None means that the state is not saved.
+    If the policy diverges, nothing is published and GateClosed is raised.
     """
-    for left in (keys.learner(target), target):  # a state and its policy belong together
+    for left in (keys.learner(target), target):  # a state belongs to its policy
         store.remove(left.uri)
 
     def make(folder: Path) -> Mapping[str, float]:
@@ -153,7 +159,7 @@ def publish(
         stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
         with timing(metrics, "time/checkpoint"):
             for old in filter(None, (job.policy, job.learner)):
-                # the old files are not read again, and the new files need the memory
+                # drop the old files from the page cache, because the new files need the memory
                 files.uncache(Path(old))
             checkpointer.learner.save_policy(folder)
             if job.adapter:
@@ -170,7 +176,12 @@ def publish(
 
 
 def label_of(run: Run, step: int) -> str:
-    """Return the label of the learner state after a step that has published its policy."""
+    """Return the label of the learner state after a step.
+
+    The policy of this step must be published. If the step is the start of the run, this may be the
+    label of a learner with a new optimizer state. Raises ValueError if the run must inherit a
+    learner state that is missing.
+    """
     if step > run.settings.start_step:
         return _published(run, step).key
     if not run.settings.inherits_learner:
@@ -188,7 +199,9 @@ def label_of(run: Run, step: int) -> str:
 
 
 def require_learner_state(store: Store, fork: Fork) -> None:
-    """Raise ValueError unless the store has the learner state of the step where a fork starts."""
+    """Raise ValueError unless the store has the learner state of the step from which a
+    fork starts.
+    """
     run, step = fork.run, fork.step
     if store.holds(step_layout(store, run, step).learner):
         return
@@ -202,17 +215,18 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Bring the learner to the state before `step`, from its own state or the newest stored state.
+    """Bring the learner to the state before `step`.
 
-    Later updates are repeated.
+    If its current state is another one, it starts from the newest stored state. The updates after
+    this state are repeated.
     """
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
-    # wait for a state that is still being written: the store finds it only after its publication
+    # wait until a state that is being written is published, because the store finds it only then
     checkpointer.wait()
     start = run.settings.start_step
     done = range(step - 1, start, -1)
-    # starts at the newest stored state, to repeat as few updates as possible
+    # start at the newest stored state, to repeat as few updates as possible
     whole = (k for k in done if run.store.find(keys.learner(_published(run, k))))
     for earlier in range(next(whole, start) + 1, step):
         before = run.store.resolve(policy_of(run.store, run.name, earlier - 1))
@@ -222,7 +236,10 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 
 
 def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Write the learner state after a step with a published policy, unless it is stored."""
+    """Write the learner state after a step, unless it is already stored.
+
+    The policy of this step must be published.
+    """
     checkpointer.wait()
     target = keys.learner(_published(run, step))
     if run.store.find(target) is None:
@@ -231,7 +248,7 @@ def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 
 
 def watching(stage: str, step: int) -> OnStep:
-    """Return a function that reports optimizer steps as progress of a stage."""
+    """Return a function that reports the optimizer steps of an update as progress of a stage."""
     return lambda done, total: report(Progress(stage, step, done, total))
 
 

@@ -84,7 +84,7 @@ class ReplyReader:
         """Parse a reply with the tokenizer's `response_template`.
 
         Returns None if `response_template` is missing. If `response_template` refuses the reply,
-        returns None if a call format is known, otherwise a BadCall.
+        the result is None if `markup` has a call format. Otherwise it is a message with a BadCall.
         """
         if not self._response_template:
             return None

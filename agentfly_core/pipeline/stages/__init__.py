@@ -1,1 +1,4 @@
-"""The stages of training. Each module has the key, body and metrics of one, as plain functions."""
+"""The stages of training, as plain functions.
+
+Each module defines the cache key, the work and the metrics of one stage.
+"""

@@ -1,4 +1,4 @@
-"""Read the chats of a file as demonstrations of a warm start."""
+"""Read the chats in a file as demonstrations of a warm start."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,15 +28,16 @@ def read_chats(
     model: Artifact,
     data: Artifact,
 ) -> Artifact:
-    """Publish the chats of the warm start's file as demonstrations of the experiment's task.
+    """Publish the chats in the file of a warm start as demonstrations.
 
-    Chats about a validation or test problem of `data` are not trained; only their loss is measured.
-    Raises ValueError for too many unusable rows, and if no chat remains to train on.
+    Chats about validation or test problems of `data` are not trained. Only the loss on them is
+    measured. Raises ValueError if too many rows cannot be used, or if no chat is left to train on.
     """
 
     def make(folder: Path) -> Mapping[str, float]:
         tokenizer = tokenizer_of(store, model)
-        # an experiment with `tasks` cannot imitate a file, so there is no mixture
+        # the mapping of several tasks is empty, because an experiment with `tasks` cannot imitate a
+        # file
         chats, bad = recorded(settings, ChatPlayer(rollout_spec(whole, {}, tokenizer), tokenizer))
         folder_of_data = store.open(data)
         problems = [p for name in ("validation", "test") for p in split(folder_of_data, name)]
@@ -58,12 +59,14 @@ def read_chats(
 
 
 def _questions(row: ChatRow) -> set[str]:
-    """Return the digests of a chat's prompts: the messages before each reply."""
+    """Return the digests of all prompts in a chat. A prompt consists of the messages before a
+    reply.
+    """
     return {_prompt(reply.messages[:-1]) for reply in row.replies}
 
 
 def _prompt(messages: Messages) -> str:
-    """Return the digest of a prompt.
+    """Return a digest of the messages in a prompt.
 
     System messages are ignored, because they may differ between chats and problems.
     """

@@ -1,4 +1,4 @@
-"""Finish a run: write its ledger and its summary."""
+"""Finish a run. Its ledger (one row for each problem and step) and its summary are written."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,8 @@ from agentfly_core.system.formats.json_value import as_json
 def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
     """Write the ledger and summary.json of a finished run, and return the summary.
 
-    `evaluations` has the evaluations before and after training, and is empty without rewards.
+    `evaluations` contains the evaluations before and after training. It is empty for an experiment
+    without rewards.
     """
     policy = final_policy(run.store, run.name)
     summary, target = summarise(run, policy, evaluations), keys.ledger(run.name, policy)

@@ -1,4 +1,4 @@
-"""Play the episodes of a held-out evaluation, shard by shard."""
+"""Play the episodes of a held-out evaluation in shards (batches of episodes)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class HeldOutEpisodes:
-    """The episodes of an evaluation: `HeldOutEpisodes(experiment, data, "test").specs`.
+    """The episodes of an evaluation on a split: `HeldOutEpisodes(experiment, data, "test").specs`.
 
     The episodes are drawn once, when the first shard needs them.
     """
@@ -26,7 +26,7 @@ class HeldOutEpisodes:
 
     @cached_property
     def specs(self) -> list[EpisodeSpec]:
-        """The episodes of all shards, in order."""
+        """The episodes of all shards in the order in which they are played."""
         settings = self.experiment.settings
         problems = split(self.experiment.store.open(self.data), self.split)
         return of_test(settings.evaluate, settings.data_seed, problems, self.split)
@@ -35,7 +35,7 @@ class HeldOutEpisodes:
 def held_out(
     player: JobPlayer, policy: Pointer, episodes: HeldOutEpisodes, shard: int, step: int
 ) -> Artifact:
-    """Play one shard of an evaluation. `policy` is the policy after `step`."""
+    """Play one shard of an evaluation of `policy`, the policy after `step`. `shard` is an index."""
     experiment, data, name = episodes.experiment, episodes.data, episodes.split
     settings, memory = experiment.settings, experiment.memory_of(policy)
     target = StageKeys(settings).evaluation(policy, data, name, shard, experiment.frozen, memory)

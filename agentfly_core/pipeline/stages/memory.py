@@ -1,4 +1,4 @@
-"""The memory of a step, which `agent.remembers` makes from the step's training episodes."""
+"""The memory of a step. The function `agent.remembers` makes it from training episodes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +18,11 @@ from agentfly_core.system.formats import hashing
 
 
 def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: int) -> Artifact:
-    """Publish the memory that the policy after this step reads.
+    """Publish the memory that is read together with the policy after this step.
 
-    The function `remembers` (agent.remembers) makes it from the memory of `policy`, the policy
-    before this step, and from the step's training episodes.
+    `remembers` is the import path of a function (the setting agent.remembers). It makes the new
+    memory from two inputs: the memory of `policy`, which is the policy before this step, and the
+    training episodes of this step.
     """
     settings, store = run.settings, run.store
     function, before = remember_of(remembers), run.experiment.memory_of(policy)
@@ -40,12 +41,13 @@ def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: 
 
 
 def training_episodes(store: Store, scored: Artifact) -> tuple[list[Trajectory], list[Scored]]:
-    """Read the training trajectories of a step, sorted by problem and episode number, and their
-    scores.
+    """Read the training trajectories of a step, and their scores.
+
+    Both are sorted by problem and by index of the episode.
     """
     played = [t for one in rollouts(scored) for t in read_trajectories(store.open(one) / EPISODES)]
     by_id = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
     training = [t for t in played if t.role == "train"]
-    # episodes end in any order, but equal steps must give equal memories
+    # sorted, because episodes end in any order, but equal steps must give equal memories
     training.sort(key=lambda t: (t.problem.id, t.chain))
     return training, [by_id[t.id] for t in training]

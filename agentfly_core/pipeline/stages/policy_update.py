@@ -1,4 +1,4 @@
-"""Change weights: one update of the policy."""
+"""Train the weights: one update of the policy."""
 
 import os
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ def update(
     step: int,
     memory: Artifact | None = None,
 ) -> Artifact:
-    """Update the policy, and publish it as policy number `step`, with the `memory` of the step.
+    """Update the policy, and publish it as the policy after `step`, with the `memory` of the step.
 
-    Earlier updates without a stored learner state are repeated first. The learner state of the step
-    is written while the next step is played.
+    If the learner state before this step is not stored, earlier updates are repeated first. The new
+    learner state is written while the next step is played.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
     if not run.settings.update.weights:
@@ -35,11 +35,11 @@ def update(
     if policy_made := retention.made(run, target, step):
         return reused(policy_made)
     learner = services.learner
-    # checked before the update, because a full disk would waste its work
+    # checked first, because with a full disk the work of the update would be lost
     retention.require_space(run.store, run.experiment.sizes(policy), learner.busy())
     services.player.rest()
     policy_updates.catch_up(run, learner, step)
-    # old states are removed only after the new one is published
+    # old states are removed only after the new state is published
     retain = partial(retention.retain, run, step)
     save = partial(learner.begin, then=retain) if retention.keeps_state(run, step) else None
     job = policy_updates.step_job(run, policy, scored, target, step)
@@ -49,7 +49,7 @@ def update(
 
 
 def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
-    """Fill a folder with links to the files of a policy."""
+    """Fill a folder with hard links to the files of a policy. Its weights are not changed."""
     for path in policy.iterdir():
         if path.name not in (MANIFEST, METRICS):
             os.link(path, folder / path.name)
@@ -57,7 +57,10 @@ def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
 
 
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
-    """Write the learner state of a step that becomes the run's last step, unless it is stored."""
+    """Write the learner state of a step, unless it is stored.
+
+    This is needed if the step becomes the last step of the run.
+    """
     if run.settings.update.weights:
         services.player.rest()
         policy_updates.keep_state(run, services.learner, step)

@@ -1,5 +1,6 @@
-"""Rejection sampling from a run's stored episodes: the best ones become demonstrations (RFT, arXiv
-2308.01825).
+"""Rejection sampling from the stored episodes of a run (RFT, arXiv 2308.01825).
+
+The best episodes become demonstrations.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -23,9 +24,9 @@ from agentfly_core.store.store import Store
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
-    """Return the scores and episodes of a run's steps 1 to `last`.
+    """Return the artifacts with the scores and the episodes of steps 1 to `last` of a run.
 
-    Raises ValueError if a step is not scored.
+    The scores of a step come before its episodes. Raises ValueError if a step is not scored.
     """
     pointers: list[Pointer] = []
     for step in range(1, last + 1):
@@ -39,15 +40,15 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Pointer, ...]:
 def stored(
     store: Store, episodes: Sequence[Pointer], problems: Container[str]
 ) -> Iterator[tuple[Trajectory, Scored]]:
-    """Yield the episodes of `artifacts` on the problem ids in `problems`, with their scores.
+    """Yield stored episodes with their scores.
 
-    Other episodes are skipped, because a problem that another experiment trained may be held out in
-    this one.
+    `episodes` is the result of `artifacts`. Only episodes on the problem ids in `problems` are
+    yielded, because a problem that another experiment trained may be held out in this experiment.
     """
     scores: dict[str, Scored] = {}
     for artifact in episodes:
         folder = store.open(artifact)
-        # `artifacts` has the scores of a step before its episodes
+        # the scores of a step come before its episodes, see `artifacts`
         if (folder / SCORES).is_file():
             scores = {score.trajectory_id: score for score in read_scores(folder / SCORES)}
         else:
@@ -58,7 +59,8 @@ def stored(
 def choose(
     settings: WarmStart, played: Iterable[tuple[Trajectory, Scored]], folder: Path
 ) -> dict[str, float]:
-    """Write successful stored episodes to `folder`, at most as many as the warm start needs.
+    """Choose successful episodes, at most as many as the warm start needs, and write them to
+    `folder`.
 
     Returns metrics with the number of episodes. Raises ValueError if no episode was successful.
     """

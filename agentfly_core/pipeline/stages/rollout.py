@@ -1,4 +1,4 @@
-"""Play the episodes of a training step, shard by shard."""
+"""Play the episodes of a training step in shards (batches of episodes)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +16,10 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class RoundEpisodes:
-    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round(settings, 7,
-    False)).specs`.
+    """The episodes of one round of a step: `RoundEpisodes(run, data, first_round).specs`.
 
-    The episodes are drawn once, when the first shard needs them.
+    A step may have several rounds, because refills replace problems without an advantage. The
+    episodes are drawn once, when the first shard needs them.
     """
 
     run: Run
@@ -28,7 +28,7 @@ class RoundEpisodes:
 
     @cached_property
     def specs(self) -> list[EpisodeSpec]:
-        """The episodes of all shards, in order."""
+        """The episodes of all shards in the order in which they are played."""
         settings, drawn = self.run.settings, self.sampling_round
         dataset = self.run.store.open(self.data)
         schedule = self.run.experiment.schedule
@@ -42,7 +42,11 @@ class RoundEpisodes:
 def rollout(
     player: JobPlayer, policy: Pointer, version: int, episodes: RoundEpisodes, shard: int
 ) -> Artifact:
-    """Play one shard of a step's episodes with the policy of an earlier step."""
+    """Play one shard of a step's episodes.
+
+    `policy` is the policy after step `version`, which is an earlier step. `shard` is the index of
+    the shard in the step.
+    """
     run, drawn = episodes.run, episodes.sampling_round
     step, data, frozen = drawn.step, episodes.data, run.experiment.frozen
     problems, memory = drawn.drawn(run.experiment.schedule), run.experiment.memory_of(policy)
@@ -51,7 +55,7 @@ def rollout(
     )
     if published := find(run.store, target):
         return published
-    # shard numbers of refills continue after those of the first round
+    # the indices of a later round's shards continue after the shards of the earlier rounds
     mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
     size = run.settings.rollout.beginnings_of_shard
     return player.do(mine.job(target, policy, version, size, memory))

@@ -1,4 +1,4 @@
-"""Check a model and a dataset against the limits of an experiment."""
+"""Check that a model and a dataset fit the limits of an experiment."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,9 @@ def require_room(
 ) -> None:
     """Raise ValueError if a model or a dataset does not fit the limits of an experiment.
 
-    The model needs enough positions. Each prompt in the splits `names` must leave room for a reply.
-    Each held-out problem must have the fact that the setting evaluate.by names.
+    The model must have enough positions for `agent.max_model_len`. In the splits `names`, each
+    prompt must leave room for a reply. Each held-out problem must have the fact that the setting
+    evaluate.by names.
     """
     if config := config_of(experiment.store, model):
         limit = experiment.settings.agent.max_model_len

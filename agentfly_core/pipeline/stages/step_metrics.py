@@ -1,4 +1,4 @@
-"""Merge the metrics of a step from its stages."""
+"""Combine the metrics of a step from its stages."""
 
 import logging
 import shlex
@@ -18,18 +18,18 @@ NOTHING = (
     "%s@%s`; %s."
 )
 OF_RATE = ("kl", "reward_fall")
-"""Names of the health signs that suggest a learning rate that is too high."""
+"""Names of the health signs that may be caused by a too high learning rate."""
 SPREAD = "easier or harder problems, a larger rollout.group_size, or a longer warm_start may help"
 
 
 def log_step(
     run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int
 ) -> None:
-    """Write the step's metrics.json with the time at which its update ended, and log health
-    warnings.
+    """Write the metrics.json of a step, and log warnings about health signs.
 
-    Environment metrics come from the worst shard. Metrics of agent programs and of forked episodes
-    are summed over all shards. Raises GateClosed if a health sign stops the run.
+    The time in the file is the time at which the update ended. Metrics of environments are the
+    worst values of all shards. Metrics of agent programs and of forked episodes are summed over all
+    shards. Raises GateClosed if a health sign stops the run.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -41,7 +41,7 @@ def log_step(
     }
     scores = dict(graded.metrics)
     if not run.experiment.algorithm.needs.compares_group:
-        # an algorithm that compares no group also trains groups with equal rewards
+        # without comparisons in groups, groups with equal rewards are trained, too
         scores.pop(ZERO_SPREAD, None)
     counted = {**total(played, "gateway/"), **total(played, "branching/")}
     of_shards = {**worst(played, "resources/"), **counted}
@@ -49,7 +49,8 @@ def log_step(
     before = _metrics(run, step - 1)
     metrics |= stop_conditions.reward_fall(metrics, before)
     metrics |= stop_conditions.lasting(run.settings.health, metrics, before)
-    # not the present time, because a repeated call must write the same bytes
+    # the time of the update, not the current time, because a repeated call must write the same
+    # bytes
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
     taught = updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]
     if run.settings.update.weights and not taught:
@@ -68,8 +69,9 @@ def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
 
 
 def _rate_advice(run: Run, step: int) -> str | None:
-    """Return advice to lower the learning rate and restart before the updates that changed the
-    policy too much; None if no update did.
+    """Return advice to lower the learning rate, or None if no update changed the policy too much.
+
+    The advice contains a command that restarts before the updates that changed the policy too much.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):
@@ -86,7 +88,7 @@ def _rate_advice(run: Run, step: int) -> str | None:
     rate = settings.update.learning_rate
     lower = f"update.learning_rate={rate / 10:g}"
     command = f"agentfly fork {run.name}@{before} {lower}"
-    # the run has no earlier step to fork from
+    # the run lacks an earlier step from which a fork could start
     if before < max(settings.start_step, 1):
         experiment, changed = experiment_of(run.record)
         others = [one for one in changed if not one.startswith("update.learning_rate=")]

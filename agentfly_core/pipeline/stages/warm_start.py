@@ -1,4 +1,4 @@
-"""The warm start: masked supervised fine-tuning on demonstrations, in rounds."""
+"""The warm start: masked supervised fine-tuning on demonstrations, in several rounds."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,17 +21,20 @@ from agentfly_core.store.store import Store
 
 
 def demonstrate(store: Store, player: JobPlayer, job: DemonstrationJob) -> Artifact:
-    """Play and publish demonstrations. First, a few are scored to detect rewards that fail."""
+    """Play and publish demonstrations.
+
+    A few trial demonstrations are scored first, to detect rewards that fail.
+    """
     return find(store, job.target) or player.do(job)
 
 
 def choose(
     store: Store, settings: WarmStart, target: ArtifactKey, model: Artifact, data: Artifact
 ) -> Artifact:
-    """Publish another run's successes on the training problems of `data` as demonstrations.
+    """Publish successful episodes of another run as demonstrations.
 
-    The episodes are chosen once, and later changes of the other run are ignored. The manifest has
-    the episodes' digests.
+    Only episodes on the training problems of `data` are chosen. They are chosen once, and later
+    changes of the other run are ignored. The manifest contains the digests of the episodes.
     """
     if chosen := find(store, target):
         return chosen
@@ -56,9 +59,12 @@ def warm_start(
     demonstrations: Artifact,
     number: int,
 ) -> Artifact:
-    """Publish the policy and learner state after round 1, 2, ... of the warm start."""
+    """Publish the policy and the learner state after a round of the warm start.
+
+    `number` counts the rounds from 1.
+    """
     target = StageKeys(experiment.settings).warm_start(model, demonstrations, number)
-    # both are needed, because the next round continues with the optimizer's state
+    # both must be stored, because the next round continues with the optimizer state
     if (policy := find(experiment.store, target)) and experiment.store.find(keys.learner(target)):
         return policy
     saving = services.learner.busy()
