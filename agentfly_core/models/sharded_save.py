@@ -1,4 +1,6 @@
-"""Save weights as several safetensors files in parallel, because page allocation is slow."""
+"""Save weights in several safetensors files at the same time. One file would be slower, because the
+allocation of pages is slow.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,16 +18,17 @@ PARTS, SMALLEST, LARGEST = 4, 64 * 2**20, 5 * 10**9
 
 
 def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Write configurations, weights and index, as `model.save_pretrained` does.
+    """Write the configurations, the weights and the index of a model, as `model.save_pretrained`
+    does.
 
-    The weights are divided into `PARTS` files of equal size. Small models get fewer files of
-    `SMALLEST` bytes, and large models more files of `LARGEST` bytes.
+    The weights are divided into `PARTS` files of equal size. A small model has fewer files of
+    `SMALLEST` bytes, and a large model has more files of `LARGEST` bytes.
     """
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
     saved = revert_weight_conversion(model, dict(weights))
     size = sum(weight.nbytes for weight in saved.values())
-    # compared by name only, because weights of ZeRO may share one buffer
+    # without comparing the storage of tensors, because weights of ZeRO may be in one buffer
     shards = split_state_dict_into_shards_factory(
         saved,
         get_storage_size=attrgetter("nbytes"),
@@ -34,7 +37,7 @@ def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -
     )
 
     def save(name: str, weights: Sequence[str]) -> None:
-        # safetensors refuses other layouts
+        # contiguous, because safetensors refuses other layouts
         part = {weight: saved[weight].contiguous() for weight in weights}
         save_file(part, folder / name, metadata={"format": "pt"})
 

@@ -1,4 +1,6 @@
-"""Types of heavy libraries for annotations, because importing the libraries takes seconds."""
+"""Types of large libraries for annotations. Importing the libraries would take seconds, so at run
+time the names are only aliases of `object`.
+"""
 
 from typing import TYPE_CHECKING
 
