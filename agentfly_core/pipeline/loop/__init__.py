@@ -1,1 +1,4 @@
-"""Run stages in order (warm start, training, evaluation), and provide functions for scripts."""
+"""Run the stages in order (warm start, training, evaluation).
+
+Also provide functions for scripts.
+"""

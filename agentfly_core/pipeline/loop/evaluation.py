@@ -1,4 +1,6 @@
-"""Evaluate policies on held-out problems: on a split, and on the datasets of evaluate.datasets."""
+"""Evaluate policies on held-out problems of the experiment, and on the datasets in
+evaluate.datasets.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ from agentfly_core.store.artifact import Artifact, Pointer
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates policies on the dataset `data` of an experiment:
-    `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`.
+    """Evaluates policies on the dataset `data` of an experiment.
 
-    `further` has an evaluator for each dataset of evaluate.datasets, see `with_datasets`.
+    Example: `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`.
+    `further` contains an evaluator for each dataset in evaluate.datasets, by name; see
+    `with_datasets`.
     """
 
     stages: Stages
@@ -30,9 +33,10 @@ class Evaluator:
     further: Mapping[str, Evaluator] = field(default_factory=dict)
 
     def with_datasets(self, policy: Pointer) -> Evaluator:
-        """Prepare evaluate.datasets, and return an evaluator that includes them.
+        """Prepare the datasets in evaluate.datasets, and return an evaluator that includes them.
 
-        Raises ValueError for unusable datasets, for example with prompts that are too long.
+        Raises ValueError if a dataset cannot be used, for example because its prompts are too long
+        for `policy`.
         """
         further, settings = dict[str, Evaluator](), self.experiment.settings
         for name, dataset in settings.evaluate.datasets.items():
@@ -42,19 +46,22 @@ class Evaluator:
         return replace(self, further=further)
 
     def once(self, policy: Pointer, logs: Path) -> Evaluation:
-        """Evaluate a policy on all test problems. The services are started for this call only.
+        """Evaluate a policy on all test problems. The services are started only for this call.
 
-        Raises ValueError for a model or a dataset that does not fit.
+        Raises ValueError if the model or a dataset does not fit the experiment.
         """
         self.stages.require_room(self.experiment, policy, self.data, ["test"])
-        # by this name, a later evaluation of the policy finds and ends services that a killed
-        # evaluation has left
+        # by this owner name, a later evaluation of the policy finds and ends the services of a
+        # killed evaluation
         complete, owner = self.with_datasets(policy), f"evaluate-{policy.digest[:16]}"
         with rollout_services(self.experiment, policy, owner, logs) as player:
             return complete.on_test(player, policy, 0)
 
     def on_test(self, player: JobPlayer, policy: Pointer, step: int) -> Evaluation:
-        """Evaluate the policy of a step on the test split and on each further dataset."""
+        """Evaluate a policy on the test split, and on the datasets in `further`.
+
+        `step` is the step after which the policy was published.
+        """
         own = self.on_split(player, policy, "test", step)
         datasets = {
             name: replace(other.on_split(player, policy, "test", step), split=name)
@@ -63,7 +70,10 @@ class Evaluator:
         return replace(own, datasets=datasets)
 
     def on_split(self, player: JobPlayer, policy: Pointer, split: str, step: int) -> Evaluation:
-        """Evaluate the policy of a step on a held-out split."""
+        """Evaluate a policy on a held-out split.
+
+        `step` is the step after which the policy was published.
+        """
         here, stages = self.experiment, self.stages
         episodes = HeldOutEpisodes(here, self.data, split)
 

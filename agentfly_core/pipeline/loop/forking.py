@@ -1,4 +1,4 @@
-"""Forks: runs that continue from a step of another run."""
+"""Forks: runs that continue from a step of another run, their origin."""
 
 from collections.abc import Sequence
 
@@ -14,16 +14,17 @@ from agentfly_core.runs.run import Run, known_run
 from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.store import Store
 
-# another model or warm start would be ignored, because a fork starts from a policy of its origin
+# settings that a fork inherits; a changed model or warm start would be ignored, because a fork
+# starts from a policy of its origin
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
 ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
-"""Settings that determine which problems each step plays."""
+"""Settings that determine which problems are played in which step."""
 
 
 def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
-    """Return the overrides of a forked run, with its `fork` setting first.
+    """Return the overrides of a forked run. The setting `fork` comes first.
 
-    Raises ValueError for overrides of settings that a fork inherits.
+    Raises ValueError if an override changes a setting that a fork inherits.
     """
     for override in overrides:
         key = override.partition("=")[0]
@@ -38,9 +39,10 @@ def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
 def forked_run(
     store: Store, origin: str, overrides: Sequence[str]
 ) -> tuple[str, tuple[str, ...], str]:
-    """Return the experiment, the overrides and the site of a new run that continues from RUN@STEP.
+    """Return the experiment, the overrides and the site of a new run that continues from `origin`.
 
-    Raises ValueError for another reference, and for a step without a policy.
+    `origin` is a reference RUN@STEP. Raises ValueError for any other reference, or if the policy of
+    the step is missing.
     """
     policy = run_step(f"run:{run_named(store, origin)}")
     if policy is None or policy.step == 0:
@@ -56,10 +58,10 @@ def forked_run(
 
 
 def check_start(run: Run | RunRequest) -> None:
-    """Raise ValueError if a fork that has not begun lacks files of its origin.
+    """Raise ValueError if files of the origin are missing that a new fork needs.
 
-    Once the fork has begun, the origin keeps these files: its retention (deletion of old files)
-    reads the fork's run.json.
+    A fork that has begun is not checked: when the origin deletes old files, it reads the fork's
+    run.json and keeps these files.
     """
     store, settings = run.experiment.store, run.experiment.settings
     if settings.fork and store.read_json(RunLayout(run.name).start) is None:
@@ -67,10 +69,13 @@ def check_start(run: Run | RunRequest) -> None:
 
 
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
-    """Raise ValueError unless a new fork finds the policies and the learner state of its origin,
-    and has the same order of problems.
+    """Raise ValueError unless the store contains all files of the origin that a new fork needs.
+
+    These are policies and, if the optimizer state is inherited, the learner state. Also raise
+    ValueError if the settings change the order of problems.
     """
-    # with staleness, the first steps also sample from policies before `fork.step`
+    # with staleness (sampling from older policies), the first steps also use policies before
+    # `fork.step`
     for step in range(first_policy(fork.step, settings.rollout.max_staleness), fork.step + 1):
         of_run(store, RunPolicy(fork.run, step), "fork")
     if (origin := record_of(store, fork.run)) is None:

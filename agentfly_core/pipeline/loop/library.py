@@ -1,4 +1,4 @@
-"""The pipeline for scripts and notebooks. It uses neither Prefect nor MLflow."""
+"""The pipeline for scripts and notebooks. These functions use neither Prefect nor MLflow."""
 
 import asyncio
 import functools
@@ -35,8 +35,11 @@ from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.hardware import WAITING
 
 STATE = Path(".agentfly")
-"""Folder in the working directory for logs and for copies from a remote store, as in commands."""
-# libraries must not report their use over the network, unless the user has set these variables
+"""The folder in the working directory for logs and for copies from a remote store. Commands use the
+same folder.
+"""
+# these variables prevent libraries from reporting their use over the network; the user can override
+# them
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 
 def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function to run in another thread if an event loop is already running, as in a
-    notebook.
+    """Wrap a function for calls in a notebook. If an event loop is already running, the function
+    runs in another thread.
     """
 
     @functools.wraps(function)
@@ -65,11 +68,11 @@ def _outside_loop(function: Callable[P, R]) -> Callable[P, R]:
 def load_experiment(
     experiment: str, *overrides: str, site: str = "local", store: str = ""
 ) -> Experiment:
-    """Load an experiment with overrides of its settings: `load_experiment("quickstart", "steps=2",
-    store="/tmp/shop")`.
+    """Load an experiment, with overrides of its settings.
 
-    `experiment` is a name in `conf/` or the path of a file. `store` is a path or s3:// uri, by
-    default the site's store. Raises ValueError with the key of a wrong setting.
+    Example: `load_experiment("quickstart", "steps=2", store="/tmp/shop")`. `experiment` is a name
+    in `conf/` or the path of a file. `store` is a path or an s3:// uri. The default is the store of
+    the site. Raises ValueError for a wrong setting; the message contains its key.
     """
     for name, value in {**QUIET, **WAITING}.items():
         os.environ.setdefault(name, value)
@@ -87,8 +90,8 @@ def play(
 ) -> Played:
     """Play, score and store episodes of the first problems of a split.
 
-    `policy` has the same values as `--policy` of `agentfly play`: `oracle`, `random`, `base`,
-    `run:NAME`, ... Raises ValueError for a missing policy.
+    `policy` takes the same values as the option `--policy` of `agentfly play`: `oracle`, `random`,
+    `base`, `run:NAME`, ... Raises ValueError if the policy is missing.
     """
     request = PlayRequest(policy, split, episodes, "", "a script")
     prepared = plays.prepare(experiment, request, experiment.settings.rollout.shard)
@@ -97,11 +100,11 @@ def play(
 
 @_outside_loop
 def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
-    """Evaluate a policy on the held-out test problems, or return its stored evaluation.
+    """Evaluate a policy on the held-out test problems. A stored evaluation is reused.
 
-    `policy` has the same values as `--policy` of `agentfly evaluate`. The default is the last
-    policy of the run that `train` makes. Raises ValueError for a missing policy, and for an
-    experiment without rewards.
+    `policy` takes the same values as the option `--policy` of `agentfly evaluate`. The default is
+    the last policy of the run that `train` makes. Raises ValueError if the policy is missing or the
+    experiment lacks rewards.
     """
     require_rewards(experiment.settings.goal)
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
@@ -114,11 +117,12 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
 def train(
     experiment: Experiment, run: str = "", new: bool = False, hours: float | None = None
 ) -> Summary:
-    """Train a run, or continue it from the store. Return its summary.json.
+    """Train a run, and return the content of its summary.json. If the store contains a part of the
+    run, it is continued.
 
-    The default name is the experiment's name with a digest of its settings. With `new`, the run
-    gets the next free name. After `hours`, training ends with the step that is running. Raises
-    Locked while another process writes the run.
+    `run` is the name of the run. The default is the experiment's name with a digest of its
+    settings. With `new`, the run gets the next free name. After `hours`, the step that is running
+    becomes the last step. Raises Locked if another process is writing the run.
     """
     name = experiment.run_name(run, new)
     RunRequest(experiment, name).check_new()
@@ -134,9 +138,9 @@ def train(
 
 @contextmanager
 def _holding(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Reserve the site's GPUs, if any, during the block.
+    """Reserve the GPUs with the indices `gpus` during the block. On a CPU site, do nothing.
 
-    While other processes hold them, this logs a warning and waits.
+    If other processes have reserved them, log a warning and wait.
     """
     wanted = numbered(gpus, site.locks) if site.device == "cuda" else []
     with held(wanted, holder, logger.warning):

@@ -1,4 +1,4 @@
-"""Load an experiment by its name, with its site and its store."""
+"""Load an experiment by its name. The result includes its site and its store."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ def load(
     open_store: Callable[[str], Store],
     workers: int = 0,
 ) -> Experiment:
-    """Load and check an experiment, its site and its store.
+    """Load and check an experiment with its site, and open its store.
 
-    `open_store` opens a store by its path or s3:// uri: `store`, or by default the site's store.
-    `workers` is the number of workers if the site sets none. Raises ValueError with the key of a
-    wrong setting.
+    `store` is a path or an s3:// uri; "" means the store of the site. `open_store` is the function
+    that opens it. `workers` is the number of workers if the site does not set it. Raises ValueError
+    for a wrong setting; the message contains its key.
     """
     read = experiments.read(experiment, overrides)
     tasks = checks.check(read.settings)
@@ -36,11 +36,11 @@ def load(
     checks.check_place(read.settings, place)
     checks.check_workers(read.settings.agent.speakers.values(), tasks, place)
     check_hidden_states(tasks, place)
-    # otherwise DeepSpeed guesses when it is imported, and prints to the terminal
+    # otherwise DeepSpeed guesses the device when it is imported, and prints to the terminal
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     opened = open_store(place.store)
     settings = read.settings
-    # before the code's digests, because they include the module of the template
+    # before the digests of the code, because these include the module of the template
     template = inherited_template(opened, settings.model, settings.template)
     settings = settings.model_copy(update={"template": template})
     code, fork = code_of(settings, tasks), settings.fork

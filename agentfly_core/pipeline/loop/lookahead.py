@@ -1,5 +1,7 @@
-"""Play rollouts in threads: several shards at once, and later steps ahead within the allowed
-staleness.
+"""Play rollouts in threads.
+
+Several shards are played at once. Later steps may be played ahead of time with an older policy. The
+setting rollout.max_staleness limits the age of this policy.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,10 +23,11 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 
 @contextmanager
 def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool with one thread.
+    """Yield a thread pool with one thread.
 
-    If the block is interrupted, the exit waits only for work in progress. For a thread that `plays`
-    it does not wait at all, because the end of the services cancels the job.
+    When the block ends, this waits for the work in progress, and later work is cancelled. Set
+    `plays` for a thread that plays episodes. If the block is interrupted, this does not wait for
+    it, because the end of the services cancels its job.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:
@@ -37,19 +40,20 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
 
 
 def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Apply a function to items, `count` at a time, and return the results in the items' order.
+    """Apply a function to items, `count` at a time. Return the results in the order of the items.
 
-    The first error is raised after all calls have ended. An interrupt is raised at once. With a
-    `count` of 1, the calls run in this thread.
+    If calls raise errors, the first error is raised after all calls have ended. An interrupt is
+    raised at once. If `count` is 1, the calls run in the current thread.
     """
     if count < 2:
         return [function(item) for item in items]
     threads = ThreadPoolExecutor(count, "side by side")
     try:
-        # with this thread's context, because in a flow the function is a Prefect task, which needs
-        # the flow run
+        # in the context of this thread, because in a flow the function is a Prefect task, which
+        # needs the flow run
         begun = [threads.submit(copy_context().run, function, item) for item in items]
-        # after an error the other items still publish their results, and a retry reuses them
+        # after an error, the calls for the other items still publish their results, and a retry
+        # reuses them
         wait(begun)
         return [future.result() for future in begun]
     finally:
@@ -59,12 +63,13 @@ def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> 
 
 @contextmanager
 def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], PlayedStep]]:
-    """Yield a function `played_by(step, policy)` that returns the episodes of a step.
+    """Yield a function `played_by(step, policy)`, which returns the episodes of a step.
 
-    Call it for the run's steps in order, with the policy before each step. `play(policy, version,
-    step)` plays step k with policy k - 1 - s, or with the first policy for early steps; s is
-    `rollout.max_staleness`. This choice never depends on speed. With s > 0, a thread plays the next
-    steps while the block runs.
+    Call this function for the steps of the run in order, with the policy before each step.
+    `play(policy, version, step)` is the function that plays a step. Let s be
+    `rollout.max_staleness`. Step k is played with the policy after step k - 1 - s, or with policy 0
+    if k - 1 - s is negative. This choice never depends on speed. If s is above 0, a thread plays
+    the next steps while the block runs.
     """
     staleness = run.settings.rollout.max_staleness
     if staleness == 0:
@@ -80,8 +85,8 @@ def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], Played
 
         def played_by(step: int, policy: Artifact) -> PlayedStep:
             policies[step - 1] = policy
-            # policy `step - 1` is the newest, and step + staleness the last step that samples from
-            # it
+            # the newest policy is policy `step - 1`; the last step that samples from it is step +
+            # staleness
             last = min(step + staleness, steps[-1])
             for later in range(steps.start + len(begun), last + 1):
                 version = max(later - 1 - staleness, 0)

@@ -1,4 +1,4 @@
-"""The stage functions that loops call."""
+"""The stage functions that are called by loops."""
 
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
@@ -24,14 +24,14 @@ from agentfly_core.training.job import LearnerLost
 P = ParamSpec("P")
 R = TypeVar("R")
 SERVICE_LOST = SamplerLost | LearnerLost
-"""Errors of a warm service that died."""
+"""Errors that are raised if the sampler or the learner has died."""
 
 
 class Wrap(Protocol):
-    """Wraps a stage function, for example as a Prefect task.
+    """A function that wraps a stage function, for example as a Prefect task.
 
-    `name` is a pattern with the function's parameters. `retries` is the number of retries after the
-    death of a running service.
+    `name` is the name of the stage, with placeholders for the function's parameters, for example
+    "update step {step}". `retries` is the number of retries after the death of a service.
     """
 
     def __call__(self, name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]: ...
@@ -42,7 +42,9 @@ def _plain(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P,
 
 
 class Stages:
-    """The functions of all stages: plain functions with `Stages()`, or wrapped as Prefect tasks."""
+    """The functions of all stages. With `Stages()` they are plain functions. With `wrap` they are
+    for example Prefect tasks.
+    """
 
     def __init__(self, wrap: Wrap = _plain) -> None:
         def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, R]:

@@ -1,4 +1,4 @@
-"""Train a run: data, warm start, evaluation, and for each step rollout, scores and update."""
+"""Train a run: dataset, warm start, evaluation, and in each step rollout, scores and update."""
 
 import logging
 import math
@@ -35,8 +35,9 @@ logger = logging.getLogger(__name__)
 class Training:
     """The training of a run: `Training(run, Path("logs"), Stages(), end_after(hours=6))`.
 
-    The step that is running when the monotonic clock passes `until` becomes the run's last step.
-    `report` is called after changes of the run's files, and must return at once.
+    `until` is a time of the monotonic clock. The step that is running at this time becomes the
+    run's last step. `report` is called after changes of the run's files, and must return without
+    waiting.
     """
 
     run: Run
@@ -46,7 +47,9 @@ class Training:
     report: Callable[[Run], None] = lambda run: None
 
     def complete(self) -> Summary:
-        """Run the remaining stages of the run, and return its summary.json."""
+        """Run all stages of the run that are not done yet, and return the content of its
+        summary.json.
+        """
         run, stages, experiment = self.run, self.stages, self.run.experiment
         data = stages.prepare(experiment)
         model = stages.base_model(experiment, run.parent)
@@ -74,8 +77,9 @@ class Training:
     def improved(
         self, services: TrainingServices, policy: Artifact, data: Artifact
     ) -> tuple[Artifact, Run]:
-        """Train the remaining steps. Return the last policy and the run, whose number of steps is
-        lower if it ended early.
+        """Train the remaining steps. Return the last policy and the run.
+
+        If training ended early, the returned run has fewer steps.
         """
         run, stages = self.run, self.stages
         self.report(run)
@@ -91,14 +95,15 @@ class Training:
                 stages.log_step(run, played, scored, policy, step)
                 self.report(run)
                 if run.evaluates(step):
-                    # without evaluate.datasets, which are played only before and after training
+                    # without the datasets in evaluate.datasets, which are played only before and
+                    # after training
                     evaluator = Evaluator(stages, run.experiment, data)
                     evaluator.on_split(services.player, policy, "validation", step)
                     self.report(run)
                 if time.monotonic() >= self.until and step < run.settings.steps:
                     logger.warning("The time limit has passed: step %s is the last step.", step)
-                    # the step has become the last one only now, and update.learner_every may have
-                    # skipped its state
+                    # the step has become the last step only now, and its state may not be stored
+                    # because of update.learner_every
                     stages.keep_state(run, services, step)
                     run = run.ending_at(step)
                     return policy, run
@@ -106,7 +111,7 @@ class Training:
 
 
 def end_after(hours: float | None) -> float:
-    """Return the monotonic clock's time in `hours` from now; infinity for None."""
+    """Return the time of the monotonic clock in `hours` hours from now, or infinity for None."""
     return math.inf if hours is None else time.monotonic() + 3600 * hours
 
 
@@ -119,10 +124,11 @@ def episodes(
     version: int,
     step: int,
 ) -> tuple[list[Artifact], Artifact]:
-    """Play and score a step. Return its rollouts and scores.
+    """Play and score a step. Return the artifacts of its rollouts and of its scores.
 
-    Up to `rollout.refills` further rounds replace problems without an advantage. Shards are scored
-    while the next shards are played.
+    `version` is the step after which `policy` was published. At most `rollout.refills` further
+    rounds of new problems replace problems without an advantage. Shards are scored while the next
+    shards are played.
     """
     run = run.at(step)
     before = run.problems_before(step) if run.settings.night else {}
@@ -131,7 +137,7 @@ def episodes(
     sampling_round = schedule.first_round(step, run.experiment.greedy, before, rates)
     experiment, played, scored, what = run.experiment, list[Artifact](), None, f"step {step}"
     grade = partial(shard_scores, experiment.whole.rewards, experiment.scores)
-    # shards of a step that was killed are scored later, in the stage
+    # if the step was killed before, its stored shards are scored later, in the score stage
     begun = list[Future[list[Scored]]]()
     with one_thread("score") as thread:
 
@@ -141,7 +147,8 @@ def episodes(
             def play_shard(shard: int) -> Artifact:
                 was_there = run.store.holds(run.layout.step(step).rollout(shard))
                 artifact = stages.rollout(player, policy, version, drawn, shard)
-                # otherwise its scores may be stored already, and scoring again may ask a model
+                # scores of a stored shard may be stored, too, and repeated scoring may use a judge
+                # model
                 if not was_there:
                     folder = run.store.open(artifact)
                     begun.append(thread.submit(copy_context().run, grade, folder))
@@ -162,7 +169,7 @@ def episodes(
                 break
             sampling_round = schedule.next_round(sampling_round, lacking)
             play(sampling_round)
-        # the update and the reports read round 0, even after several rounds
+        # the update and the reports always read the scores of round 0, even after several rounds
         return played, score(what, scored, 0)
 
 
@@ -173,14 +180,14 @@ def warm_started(
     model: Artifact,
     data: Artifact,
 ) -> list[Artifact]:
-    """Run the warm start. Return the demonstrations, then the policy after each round.
+    """Run the warm start. Return the demonstrations, followed by the policy after each round.
 
     The result is empty for a run without a warm start and for a fork.
     """
     if (settings := experiment.settings.warm_start) is None or experiment.settings.fork:
         return []
     store, whole = experiment.store, experiment.whole
-    # demonstrations of a run or a file are not played again, so they read no memory
+    # demonstrations from a run or a file are not played, so they read no memory
     memory = experiment.memory_of(model) if is_scripted(settings.demonstrations) else None
     stage_keys = StageKeys(experiment.settings)
     target = stage_keys.demonstrations(model, data, experiment.frozen, memory)

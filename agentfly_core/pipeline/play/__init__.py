@@ -1,1 +1,1 @@
-"""Play problems outside of training."""
+"""Play problems outside of training: single plays, chats, exports, imports and a served policy."""

@@ -1,5 +1,6 @@
-"""Play episodes outside of training: choose problems of a split, play them in shards and score
-them.
+"""Play episodes outside of training.
+
+Problems of a split are chosen, played in shards (batches of episodes) and scored.
 """
 
 import logging
@@ -44,16 +45,17 @@ from agentfly_core.system.formats.text import did_you_mean
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
-"""Limits that never stop a play, because failed and unscored episodes are stored, too."""
+"""Limits that never stop a play. Failed and unscored episodes of a play are stored, too."""
 
 
 @dataclass(frozen=True)
 class PlayRequest:
-    """A request to play episodes: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart
-    ...")`.
+    """A request to play episodes.
 
-    `policy` and `problem` may be empty. `episodes` is the number of episodes. If `problem` is
-    empty, they play the first problems of the split; otherwise, all play this problem.
+    Example: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart ...")`. `episodes` is
+    the number of episodes. If the problem id `problem` is empty, the first problems of the split
+    are played. Otherwise all episodes play this problem. An empty `policy` means the default, see
+    `prepare`. `command` is recorded.
     """
 
     policy: str
@@ -65,7 +67,7 @@ class PlayRequest:
 
 @dataclass(frozen=True)
 class Played:
-    """Played episodes with scores, stored as `name`.
+    """Episodes that were played and scored. They are stored as the play `name`.
 
     `seconds` is the time from the first prompt to the last score.
     """
@@ -77,10 +79,11 @@ class Played:
 
 
 def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
-    """Return the first `most` problems of a prepared split, alternating between tasks.
+    """Return the first `most` problems of a split of a dataset. If the dataset has several tasks,
+    their problems alternate.
 
-    If `named` is set, return only the problem with this id. Raises ValueError for an empty split
-    and for a missing problem.
+    If `named` is set, return only the problem with this id. Raises ValueError if the split is empty
+    or the problem is missing.
     """
     file = folder / f"{name}.parquet"
     ids = read_column(file, "id")
@@ -96,8 +99,9 @@ def problems(folder: Path, name: str, most: int, named: str = "") -> list[Proble
 
 
 def in_turn(tasks: Sequence[str]) -> list[int]:
-    """Return the indices of `tasks` in an order in which tasks alternate: `["sums", "sums",
-    "shop"]` gives 0, 2, 1.
+    """Return the indices of `tasks` in an order in which the tasks alternate.
+
+    Example: for `["sums", "sums", "shop"]`, return 0, 2, 1.
     """
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for row, task in enumerate(tasks):
@@ -107,7 +111,9 @@ def in_turn(tasks: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class PreparedPlay:
-    """Episodes that are ready to be played by a player, `at_once` at the same time."""
+    """Episodes that are ready to be played. `player` replies, and `at_once` episodes run at the
+    same time.
+    """
 
     experiment: Experiment
     request: PlayRequest
@@ -117,11 +123,11 @@ class PreparedPlay:
     at_once: int
 
     def play(self, logs: Path, mode: Mode) -> Played:
-        """Play, publish and score the episodes under the experiment's next free name.
+        """Play, publish and score the episodes. The play gets the next free name of the experiment.
 
         If an error occurs before a shard is stored, the name is released again. Raises SamplerLost
-        if the sampler dies, NoReply for an error in a policy function, and EpisodeBroken for errors
-        in other user code.
+        if the sampler dies, NoReply for an error in a policy function, and EpisodeBroken for an
+        error in a template or a sampler.
         """
         here, store = self.experiment, self.experiment.store
         with PlayerServices(here, self.player).started(logs) as ready:
@@ -136,7 +142,8 @@ class PreparedPlay:
                     here.whole, here.mixture, ready.tokenizer, ready.frozen, programs, memory
                 )
             )
-            # taken after the services have started, because a failed start must not use up a name
+            # the name is taken only after the start of the services, because a failed start must
+            # not use up a name
             name = take_name(
                 here,
                 self.player.reference,
@@ -153,7 +160,7 @@ class PreparedPlay:
                 ungated = here.on(here.settings.model_copy(update={"gates": OPEN}))
                 scored = score(ungated, rollouts, 0, name)
                 seconds = time.monotonic() - begun
-            except BaseException:  # every error is raised again
+            except BaseException:  # raised again
                 if not store.holds(layout.rollout(0)):
                     store.remove(layout.uri)
                 raise
@@ -163,7 +170,7 @@ class PreparedPlay:
     def _rollouts(
         self, layout: PlayLayout, services: LocalServices, spec: RolloutSpec, ended: OnEpisode
     ) -> list[Artifact]:
-        """Play and publish one shard after another."""
+        """Play the shards one after another, and publish each of them."""
         digests = {"data": self.data.digest}
         if isinstance(self.player, ModelPlayer):
             digests |= self.player.digests
@@ -189,10 +196,10 @@ class PreparedPlay:
 
 
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
-    """Prepare the dataset and the policy of a request.
+    """Prepare the dataset and the player of a request.
 
-    By default, the policy is the last policy of the run with these settings, or else the base
-    model. Raises ValueError for a missing policy or problem.
+    By default, the last policy of the run with these settings plays. If there is no such run, the
+    base model plays. Raises ValueError if the policy or the problem is missing.
     """
     store, settings = experiment.store, experiment.settings
     data, name, count = inputs.dataset(experiment), request.split, request.episodes
@@ -222,7 +229,10 @@ def take_name(
     mode: ModeName = "experiment",
     player: Player | None = None,
 ) -> str:
-    """Take the next free name by writing its play.json. Imports have no `player`."""
+    """Take the next free name for a play, by writing the play's record play.json.
+
+    For an import of episodes, `player` is None.
+    """
     settings = experiment.settings
     sampled_from: ArtifactRecord | None = None
     if isinstance(player, ModelPlayer):
@@ -247,7 +257,10 @@ def take_name(
 
 
 def publish_tokenizer(store: Store, layout: PlayLayout, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Store the tokenizer of a play's episodes, because their model may be removed later."""
+    """Store the tokenizer together with the episodes of a play.
+
+    The model of the episodes may be removed later, and then its tokenizer is lost.
+    """
 
     def save(folder: Path) -> Mapping[str, float]:
         tokenizer.save_pretrained(folder)
@@ -257,5 +270,7 @@ def publish_tokenizer(store: Store, layout: PlayLayout, tokenizer: PreTrainedTok
 
 
 def play_key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
-    """Return the key of an artifact of a play. `inputs` has the digests of its inputs."""
+    """Return the key of an artifact of a play. `inputs` contains the digests of its inputs, by
+    name.
+    """
     return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

@@ -1,4 +1,4 @@
-"""Export episodes as chats and as traces for other programs."""
+"""Export episodes as chats, and as traces with token ids, for other programs."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,15 @@ CHATS, TRACES = "chats.jsonl", "traces.jsonl"
 
 
 def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> dict[str, int]:
-    """Write episodes into a new folder: all replies of the policy, or those of one `speaker`.
+    """Write the replies of the policy, or of one `speaker`, into a new folder.
 
-    The file CHATS has a chat for each conversation, which a warm start can read. The file TRACES
-    has a `TrainingTrace` of OpenEnv for each trajectory, with AgentFly's trajectory in its
-    metadata. Returns the number of rows by file, and the number of skipped rows: conversations with
-    an unreadable call, and texts with NUL. Raises ValueError for an existing folder and without an
-    episode.
+    The file CHATS contains a chat for each conversation. A warm start can read this file. The file
+    TRACES contains a `TrainingTrace` (a format of OpenEnv) for each trajectory. Its metadata
+    contain the trajectory in AgentFly's own format.
+
+    Returns the number of rows in each file, and as "left out" the number of skipped rows. A row is
+    skipped if it contains a NUL character, and a chat also if a tool call could not be parsed.
+    Raises ValueError if the folder exists, or if no episode has a reply of the speaker.
     """
     mine = [t for t in trajectories if t.turns]
     mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]
@@ -36,7 +38,7 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
     counts = {"left out": len(conversations) - len(chats)}
     for name, rows in ((CHATS, chats), (TRACES, traces)):
         lines = [json.dumps(row) + "\n" for row in rows]
-        # a NUL can be sampled, but strict JSON readers refuse it
+        # a model can sample a NUL character, but strict JSON readers refuse it
         readable = [line for line in lines if "\\u0000" not in line]
         (folder / name).write_text("".join(readable), encoding="utf-8")
         counts[name] = len(readable)
@@ -49,16 +51,19 @@ def _is_bad(turn: Turn) -> bool:
 
 
 class RecordedConversation(NamedTuple):
-    """The turns of a conversation. An earlier conversation also has the first `shared` turns."""
+    """The turns of a conversation.
+
+    The first `shared` turns also belong to a conversation that was exported earlier.
+    """
 
     turns: tuple[Turn, ...]
     shared: int
 
 
 def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
-    """Return the conversations of a trajectory, ordered by their last turns.
+    """Return the conversations of a trajectory, in the order of their last turns.
 
-    A conversation that branches off another repeats the turns before the branch.
+    If a conversation branches off from another one, it repeats the turns before the branch.
     """
     histories, conversations = histories_of(trajectory), list[RecordedConversation]()
     continued, exported = {path[-1] for path in histories if path}, set[int]()
@@ -71,8 +76,8 @@ def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
 
 
 def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
-    """Return for each turn the indices of the turns before it in its conversation."""
-    histories, last = list[tuple[int, ...]](), dict[int, int]()  # turns by context
+    """Return the history of each turn: the indices of the turns before it in its conversation."""
+    histories, last = list[tuple[int, ...]](), dict[int, int]()  # last turns by context
     for number, turn in enumerate(trajectory.turns):
         before = last.get(turn.context, turn.continues)
         histories.append(() if before is None else (*histories[before], before))
@@ -81,15 +86,16 @@ def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
 
 
 def chat_row(trajectory: Trajectory, conversation: RecordedConversation) -> dict[str, Any]:
-    """Convert a conversation to OpenAI's messages. Replies that are not trained are marked in the
-    key `train`.
+    """Convert a conversation to a row with messages in OpenAI's format.
+
+    Replies that are not trained are marked by the key `train`.
     """
     turns, shared = conversation
     items = [item for turn in turns for item in (*turn.read, turn.reply)]
     closing = trajectory.closing if turns[-1] is trajectory.turns[-1] else ()
     messages, names = _messages([*items, *closing]), trajectory.problem.tools
     replies = [message for message in messages if message["role"] == "assistant"]
-    # earlier replies belong to the problem's messages and have no turn
+    # earlier replies are part of the problem's messages, so they are not turns
     for place, message in enumerate(replies[-len(turns) :]):
         spans = turns[place].sampled
         trained = any(span.trained for span in spans) and trajectory.trains(turns[place])
@@ -99,7 +105,7 @@ def chat_row(trajectory: Trajectory, conversation: RecordedConversation) -> dict
 
 
 def trace_row(trajectory: Trajectory) -> dict[str, Any]:
-    """Convert a trajectory to a `TrainingTrace`."""
+    """Convert a trajectory to a `TrainingTrace` of OpenEnv."""
     rows, names = list[dict[str, Any]](), trajectory.problem.tools
     turns, histories = trajectory.turns, histories_of(trajectory)
     for turn, call, earlier in zip(turns, calls_of(trajectory), histories, strict=True):
@@ -115,7 +121,7 @@ def trace_row(trajectory: Trajectory) -> dict[str, Any]:
                 "loss_mask": [0] * len(call.prompt) + [int(bit) for bit in call.trained],
                 "request": request if names is None else {**request, "tools": [*names]},
                 "response": {"choices": [{"message": message}]},
-                # only once, because the record has all turns
+                # only in the first turn, because the trajectory contains all turns
                 "metadata": {} if rows else {OURS: trajectory_row(trajectory)},
             }
         )
@@ -123,7 +129,7 @@ def trace_row(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _messages(items: Sequence[Message | Observation]) -> list[dict[str, Any]]:
-    """Convert messages to OpenAI's format, with reasoning."""
+    """Convert messages to OpenAI's format, including their reasoning."""
     written: Any = ChatRequest(tuple(items)).body()["messages"]
     reasoning = [getattr(item, "reasoning", "") for item in items]
     pairs = zip(written, reasoning, strict=True)

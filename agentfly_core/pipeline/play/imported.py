@@ -1,6 +1,6 @@
-"""Import the traces of a file as episodes of an experiment.
+"""Import the traces in a file as episodes of an experiment.
 
-They are stored, shown and scored like a play.
+They are stored, shown and scored like the episodes of a play.
 """
 
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ from agentfly_core.records.trajectory import Problem, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import, stored as the play `name`.
+    """The result of an import. The episodes are stored as the play `name`.
 
-    `traces` is the number of episodes with token ids. `kept` is the number of these episodes that
-    keep their ids; the others are encoded again.
+    `episodes` is the number of all episodes. `traces` is the number of episodes with recorded token
+    ids. `kept` is the number of traces that keep these ids. All other traces are encoded again.
     """
 
     name: str
@@ -37,10 +37,10 @@ class Imported:
 
 
 def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
-    """Store the chats and traces of a file as a play, scored by the experiment's rewards.
+    """Store the chats and traces in a file as a play, and score them with the experiment's rewards.
 
-    If an episode has the prompt of a problem in the dataset, it gets the problem's facts.
-    Raises ValueError for unusable rows.
+    If an episode has the same prompt as a problem in the dataset, it gets the facts of this
+    problem. Raises ValueError if a row cannot be used.
     """
     store, data = experiment.store, inputs.dataset(experiment)
     tokenizer, _ = inputs.tokenizer(experiment)
@@ -48,14 +48,15 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     chats, _ = played_chats(ChatFile(), path, player)
     folder = store.open(data)
     splits = ("train", "validation", "test")
-    # other programs do not know our problem ids, so problems are found by their prompt
+    # files of other programs do not contain AgentFly's problem ids, so problems are matched by
+    # their prompt
     by_prompt = {spaced_alike(p.prompt): p for name in splits for p in split(folder, name)}
     episodes = [t if row.ours else _of(t, by_prompt) for row, t in chats]
     kept = [keeps_ids(row, t) for row, t in chats if any(one.call for one in row.replies)]
 
     def write(target: Path) -> Mapping[str, float]:
         write_trajectories(target / EPISODES, episodes)
-        # the file is empty, but scoring reads it for every shard
+        # without timings, because the score stage reads this file in every shard
         write_timings(target, ())
         return {"episodes": float(len(episodes)), "kept_ids": float(sum(kept))}
 
@@ -63,13 +64,16 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     layout = PlayLayout(name)
     publish_tokenizer(store, layout, tokenizer)
     rollout = publish(store, play_key(layout.rollout(0), {"data": data.digest}), write)
-    # imported episodes on unknown problems stay unscored, so the gates are open
+    # without limits, because imported episodes on unknown problems stay unscored
     score(experiment.on(experiment.settings.model_copy(update={"gates": OPEN})), [rollout], 0, name)
     return Imported(name, len(episodes), len(kept), sum(kept))
 
 
 def _of(trajectory: Trajectory, by_prompt: Mapping[str, Problem]) -> Trajectory:
-    """Return the episode with the facts and task of the problem with the same prompt, if any."""
+    """Return the episode with the facts and the task of the problem that has the same prompt.
+
+    If no problem matches, return the episode unchanged.
+    """
     problem = trajectory.problem
     own = by_prompt.get(spaced_alike(problem.prompt), problem)
     return replace(trajectory, problem=replace(problem, facts=own.facts, task=own.task))

@@ -1,4 +1,4 @@
-"""Play modes: episodes as in training, single episodes that are shown live, or a chat."""
+"""The modes of a play: episodes as in training, single episodes that are shown live, or a chat."""
 
 import json
 import math
@@ -23,40 +23,40 @@ from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver
 from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_piece
 
-# a person writes more turns than a training episode has, and needs more time
+# a chat with a person has more turns than a training episode, and takes more time
 MAX_TURNS = 100
 LONGEST = 24 * 3600.0
 Show = Callable[[Piece | str], None]
-"""Shows a piece of an episode's text, or a line about the episode."""
+"""A function that shows a piece of an episode's text, or a line about the episode."""
 
 
 class Mode:
-    """The play mode `name`, with hooks that change the sampler and the spec, and a hook that gets
-    each ended episode.
+    """A mode of playing. Its methods are hooks, which a subclass overrides.
 
-    The hooks of this class change nothing. `name` is recorded in play.json.
+    The hooks change the sampler and the spec, and get each episode that has ended. In this class
+    they do nothing. `name` is recorded in play.json.
     """
 
     name: ModeName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """Return the sampler to play with.
+        """Return the sampler that is used for the play.
 
         `decode` converts tokens to text, including special tokens.
         """
         return sampler
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """Return the spec to play with."""
+        """Return the spec that is used for the play."""
         return spec
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Handle an episode that has ended."""
+        """Handle an episode that has just ended."""
 
 
 @dataclass
 class WrappedSession(SamplerSession):
-    """Forwards to another session. Subclasses override `sample`."""
+    """A session that forwards all calls to the session `inner`. Subclasses override `sample`."""
 
     inner: SamplerSession
 
@@ -67,15 +67,15 @@ class WrappedSession(SamplerSession):
     async def hidden(
         self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
     ) -> HiddenStates:
-        """Return hidden states from the wrapped session."""
+        """Return hidden states from the inner session."""
         return await self.inner.hidden(prompt, layers, speaker)
 
     def open(self) -> None:
-        """Count one more branch in the session."""
+        """Count one more branch in the inner session."""
         self.inner.open()
 
     def close(self) -> None:
-        """Count one branch less in the session."""
+        """Count one branch less in the inner session."""
         self.inner.close()
 
     def waits_for_all(self, speaker: str) -> bool:
@@ -89,30 +89,31 @@ class WrappedSession(SamplerSession):
 
 @dataclass(frozen=True)
 class WrappedSampler:
-    """A sampler that wraps each session of `inner`: `WrappedSampler(sampler, partial(Timing,
-    log=[]))`.
+    """A sampler that wraps each session of the sampler `inner`.
+
+    Example: `WrappedSampler(sampler, partial(Timing, log=[]))`.
     """
 
     inner: Sampler
     wrap: Callable[[SamplerSession], SamplerSession]
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy."""
+        """Load a policy into the inner sampler."""
         self.inner.load(policy, version, base)
 
     def rest(self) -> None:
-        """Release the memory of GPUs."""
+        """Release the GPU memory of the inner sampler."""
         self.inner.rest()
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Open a wrapped session for a shard."""
+        """Open a session of the inner sampler, and wrap it."""
         async with self.inner.shard(episodes) as session:
             yield self.wrap(session)
 
 
 class Live(Mode):
-    """Shows each turn as it happens. Episodes must be played one at a time."""
+    """Shows each turn while it is played. Episodes must be played one at a time."""
 
     name: ModeName = "live"
 
@@ -120,11 +121,11 @@ class Live(Mode):
         self._show = show
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """Return a sampler that shows requests and replies."""
+        """Return a sampler that shows all requests and replies."""
         return WrappedSampler(sampler, partial(_Session, decode=decode, show=self._show))
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Show the last answers and the ending."""
+        """Show the tool results after the last reply, and the ending of the episode."""
         for piece in answered_last(trajectory):
             self._show(piece)
         why = f": {trajectory.error}" if trajectory.error else ""
@@ -133,7 +134,7 @@ class Live(Mode):
 
 @dataclass
 class _Session(WrappedSession):
-    """Shows requests and replies."""
+    """A session that shows the new text of each request, and each reply."""
 
     decode: Decode
     show: Show
@@ -146,7 +147,7 @@ class _Session(WrappedSession):
             self.shown = ()
             self.show(f"problem {problem}, chain {chain}")
         prompt, length = tuple(request.prompt), len(self.shown)
-        # a prompt of another speaker or with a rewritten history does not continue the shown tokens
+        # a prompt of another speaker, or with a changed history, does not continue the shown tokens
         new = prompt[length:] if prompt[:length] == self.shown else prompt
         self.show(Piece("read", self.decode(new)))
         sampled = await self.inner.sample(request)
@@ -156,14 +157,14 @@ class _Session(WrappedSession):
 
 
 class Chat(Mode):
-    """Play mode and agent of a chat with a person.
+    """A chat with a person. This class is both the play mode and the agent.
 
     The person's first message is `first`. After each reply without a tool call, `ask` returns the
     person's next message. An empty message ends the chat.
 
         Chat("What is the capital of Chile?", ask=input, tell=print)
 
-    `tell` gets a line for each text, each tool call and each tool answer.
+    `tell` is called with a line for each reply, each tool call and each tool answer.
     """
 
     name: ModeName = "chat"
@@ -172,13 +173,13 @@ class Chat(Mode):
         self._first, self._ask, self._tell = first, ask, tell
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """Return the spec for a chat. It replaces the agent of `spec` and raises its limits."""
+        """Return `spec` with this object as its agent, and with higher limits."""
         tasks = {name: self.rules(task) for name, task in spec.tasks.items()}
         return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST, tasks=tasks)
 
     async def __call__(self, episode: Episode) -> Ending:
-        """Chat until the person enters an empty text, or a tool ends the episode."""
-        # the person's first text replaces the problem's prompt
+        """Chat until the person enters an empty text or a tool ends the episode."""
+        # the person's first message replaces the prompt of the problem
         *system, _ = episode.rules.opening(episode.problem)
         seen = [item for item in episode.opening if isinstance(item, Observation)]
         self._heard(seen)
@@ -189,7 +190,7 @@ class Chat(Mode):
             if reply.calls:
                 read = await self._answered(episode, reply)
                 continue
-            # in a thread, because waiting for input would hold the event loop
+            # in a thread, because waiting for input would block the event loop
             typed = await in_thread(self._ask, math.inf, "The chat")
             if not typed.strip():
                 return Ending.NO_TOOL_CALLS

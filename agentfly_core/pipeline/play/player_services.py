@@ -1,4 +1,4 @@
-"""The services of a player: its sampler, tokenizer, frozen speakers and environments."""
+"""The services of a play: the sampler, the tokenizer, the frozen speakers and the environments."""
 
 import logging
 from collections.abc import Iterator
@@ -24,14 +24,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlayerServices:
-    """The services that a player needs to play an experiment's episodes."""
+    """The services with which a player plays the episodes of an experiment."""
 
     experiment: Experiment
     player: Player
 
     @contextmanager
     def started(self, logs: Path) -> Iterator[LocalServices]:
-        """Start the services for the duration of the block. Scripts need no model and no GPU."""
+        """Start the services for the duration of the block. A script needs neither a model nor a
+        GPU.
+        """
         experiment, player, site = self.experiment, self.player, self.experiment.site
         store, speakers = experiment.store, experiment.settings.agent.speakers
         needs_gpu = any(isinstance(who, RunPolicy) for who in speakers.values())
@@ -44,7 +46,7 @@ class PlayerServices:
         on_gpu = needs_gpu and site.device == "cuda"
         gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
         with (
-            # loaded before the server, which takes the memory that is left
+            # reserved before the server starts, because the server takes all memory that is left
             held(gpus, f"episodes of {player.reference}", logger.warning),
             resources_for(experiment.whole.limits) as resources,
             serving as server,

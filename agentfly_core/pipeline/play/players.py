@@ -1,4 +1,4 @@
-"""Players: a policy that samples tokens, or a function that replies."""
+"""Players. A player is a policy that samples tokens, or a function that replies."""
 
 import inspect
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 class ModelPlayer:
     """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`.
 
-    If `memory` is None, the memory is empty.
+    `memory` is the artifact with the folder of `Episode.memory`. None means an empty folder.
     """
 
     reference: str
@@ -29,14 +29,14 @@ class ModelPlayer:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digests of the inputs of the player's episodes."""
+        """The digests of the policy and the memory, which are inputs of the episodes."""
         memory = {MEMORY: self.memory.digest} if self.memory else {}
         return {"policy": self.policy.digest, **memory}
 
 
 @dataclass(frozen=True)
 class Script:
-    """A function that replies: `Script("oracle", "my_shop:buys", buys)`."""
+    """A function that replies instead of a model: `Script("oracle", "my_shop:buys", buys)`."""
 
     reference: str
     path: str
@@ -47,7 +47,10 @@ Player = ModelPlayer | Script
 
 
 def described(player: Player, model: str) -> str:
-    """Describe a player: `base (nano:calculator)`, `oracle (my_shop:buys)`."""
+    """Describe a player for the user.
+
+    Examples: `base (nano:calculator)`, `oracle (my_shop:buys)`.
+    """
     if isinstance(player, ModelPlayer):
         return f"{player.reference} ({model})" if player.reference == "base" else player.reference
     return player.path if player.reference == player.path else f"{player.reference} ({player.path})"
@@ -56,9 +59,10 @@ def described(player: Player, model: str) -> str:
 def oracle(
     experiment: str, warm_start: WarmStart | None, seed: int, problems: Sequence[Problem]
 ) -> Script:
-    """Return the policy of an experiment's warm start, with the setting `spoilt` at 0.
+    """Return the function that demonstrates in an experiment's warm start, with the setting
+    `spoilt` at 0.
 
-    Raises ValueError if none exists.
+    Raises ValueError if the warm start does not name a function.
     """
     if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(
@@ -67,7 +71,7 @@ def oracle(
         )
     path, settings = warm_start.demonstrations, dict(warm_start.settings)
     policy = load(path)
-    # demonstrations may contain mistakes on purpose, but an oracle must not
+    # the share of deliberate mistakes is 0, because an oracle must make no mistakes
     if not is_policy(policy) and "spoilt" in inspect.signature(policy).parameters:
         settings = {**settings, "spoilt": 0.0}
     return Script("oracle", path, policy_at(path, settings, problems, seed))

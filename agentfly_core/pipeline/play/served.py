@@ -1,4 +1,4 @@
-"""Serve the policy of a run with OpenAI's API."""
+"""Serve the policy of a run through OpenAI's API."""
 
 import secrets
 import socket
@@ -27,12 +27,15 @@ from agentfly_core.runs.run import experiment_of_run, known_run
 from agentfly_core.store.store import Store
 
 Ready = Callable[[str, str], None]
-"""A function that is called with the base URL and the API key when the server is ready."""
+"""A function that is called when the server is ready, with the base URL and the API key."""
 
 
 @dataclass(frozen=True)
 class PolicyToServe:
-    """A policy to serve, with the template, the token limits and the speakers of its experiment."""
+    """A policy to serve.
+
+    The template, the token limits and the speakers come from its experiment.
+    """
 
     experiment: Experiment
     player: ModelPlayer
@@ -40,8 +43,9 @@ class PolicyToServe:
 
     @classmethod
     def of_run(cls, store: Store, reference: str, site: Site, port: int) -> Self:
-        """Serve the policy of a run, `run:demo` or `run:demo@7`, on a site. Raises ValueError for
-        a missing policy.
+        """Prepare to serve the policy of a run, such as `run:demo` or `run:demo@7`, on a site.
+
+        Raises ValueError if the policy is missing.
         """
         wanted = run_policy(run_named(store, reference))
         named = of_run(store, wanted, "policy")
@@ -52,13 +56,13 @@ class PolicyToServe:
     def serve(self, logs: Path, ready: Ready) -> None:
         """Serve the policy on this machine until the process is interrupted.
 
-        Raises ValueError for a taken port, and SamplerLost if the sampler dies.
+        Raises ValueError if the port cannot be used, and SamplerLost if the sampler dies.
         """
         with PlayerServices(self.experiment, self.player).started(logs) as services:
             run(self._serve(services, ready))
 
     async def _serve(self, services: LocalServices, ready: Ready) -> None:
-        # the server requires a key, because other users of this machine can reach the port
+        # requests need a key, because other users of this machine can reach the port
         whole, key = self.experiment.whole, secrets.token_hex(16)
         temperature, seed = self.experiment.settings.evaluate.temperature, whole.settings.seed
         spec = endless(rollout_spec(whole, {}, services.tokenizer, services.frozen))

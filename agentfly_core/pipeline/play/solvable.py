@@ -1,4 +1,6 @@
-"""Check that the problems of a dataset can be solved, and that wrong answers earn less."""
+"""Check that the problems of a dataset can be solved, and that wrong answers earn less than right
+ones.
+"""
 
 import asyncio
 import logging
@@ -23,16 +25,18 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import clip, counted, words_of
 
 WRONG = 64
-"""The number of problems whose wrong answers are scored."""
+"""The number of problems on which wrong answers are scored."""
 SHOWN = 5
 logger = logging.getLogger(__name__)
 
 
 def prepare(experiment: Experiment) -> Artifact:
-    """Make or find the dataset: `experiment.store.open(prepare(experiment))` is a folder with
-    `train.parquet`, `validation.parquet` and `test.parquet`.
+    """Return the dataset of an experiment, after its problems were checked. Make it if the store
+    lacks it.
 
-    Raises ValueError for unusable data and for problems that cannot be solved.
+    `experiment.store.open(prepare(experiment))` is a folder with `train.parquet`,
+    `validation.parquet` and `test.parquet`. Raises ValueError if the data cannot be used, or if too
+    many problems cannot be solved.
     """
     data = inputs.dataset(experiment)
     check(experiment, data)
@@ -40,11 +44,12 @@ def prepare(experiment: Experiment) -> Artifact:
 
 
 def check(experiment: Experiment, data: Artifact) -> list[str]:
-    """Check a dataset's problems, and return a report with one sentence per check.
+    """Check the problems of a dataset, and return a report with one sentence for each check.
 
-    Right and wrong answers are scored. The oracle and an idle policy, which replies with empty
-    texts, play some problems. The report is cached. Raises ValueError if more than
-    `data.tolerate_bad_rows` problems have a right answer that does not earn the reward.
+    Right and wrong example answers are scored. The oracle (the script of the warm start) and an
+    idle policy (which replies with empty texts) play some of the problems. The report is cached.
+    Raises ValueError if the right answer does not earn the full reward in more than
+    `data.tolerate_bad_rows` problems.
     """
     store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)
     if stored := _stored_report(store, uri):
@@ -71,7 +76,7 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
 
 
 def _stored_report(store: Store, uri: str) -> list[str] | None:
-    """Return the cached report. A damaged file is logged and counts as missing."""
+    """Return the cached report, or None. If its file is damaged, a warning is logged."""
     try:
         stored = store.read_json(uri)
     except Damaged as damage:
@@ -86,10 +91,10 @@ def _checked(
     problems: Sequence[Problem],
     held: HeldCalls,
 ) -> tuple[list[str], dict[str, str]]:
-    """Check a reward on right and wrong answers.
+    """Check a reward with right and wrong example answers.
 
-    Return lines of the report, and for each problem id with a right answer that does not earn the
-    reward, the reason.
+    Return lines of the report. Also return the problems that cannot be solved: the reason why the
+    right answer does not earn the reward, by problem id.
     """
     pairs, unsolvable = _readable(examples, problems)
     right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
@@ -115,7 +120,10 @@ def _checked(
 def _readable(
     examples: Callable[[Problem], Examples], problems: Sequence[Problem]
 ) -> tuple[list[tuple[Problem, Examples]], dict[str, str]]:
-    """Return problems with their example answers, and by id the errors of problems without."""
+    """Return the problems with their example answers.
+
+    Also return the problems for which `examples` raised an error: the error, by problem id.
+    """
     pairs, errors = list[tuple[Problem, Examples]](), dict[str, str]()
     for problem in problems:
         try:
@@ -126,7 +134,9 @@ def _readable(
 
 
 def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]], held: HeldCalls) -> list[str]:
-    """Return a sentence for each wrong answer that earns the reward; the first ones are logged."""
+    """Return a sentence for each wrong answer that earns the full reward. The first sentences are
+    logged.
+    """
     lines = [
         f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "
         f"{score.value:g}."
@@ -180,9 +190,9 @@ def _too_little(reward: Reward, text: str, score: Grade) -> str | None:
 
 
 def _tolerated(unsolvable: Mapping[str, str], prompts: Mapping[str, str], most: int) -> str:
-    """Return the report's line on problems that cannot be solved.
+    """Return the line of the report about problems that cannot be solved.
 
-    Raises ValueError for more than `most` such problems.
+    Raises ValueError if there are more than `most` of these problems.
     """
     first = "; ".join(
         f"the problem {name!r} ({clip(prompts[name], 80)}): {unsolvable[name]}"

@@ -1,4 +1,4 @@
-"""Statistics of played episodes."""
+"""Statistics of the episodes in a play."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,17 @@ from agentfly_core.system.formats.text import counted
 
 @dataclass(frozen=True)
 class Figures:
-    """Counts of played episodes, and mean reward and success with 95 % intervals over problems.
+    """Statistics of played episodes: counts, the mean reward and the success rate, with 95 %
+    intervals.
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0, {},
                 Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, episodes_per_second=312.4)
 
-    `reward` and `success` are None if no episode could be scored. `success_by_task` has an entry
-    for each task of a mixture with a scored episode. `causes` counts the reasons for failed and
-    unscored episodes. `cut_replies` counts replies that a token limit ended.
+    The intervals are computed over problems. `reward` and `success` are None if no episode could be
+    scored. If the experiment has several tasks, `success_by_task` contains each task with a scored
+    episode. `causes` counts the reasons why episodes failed or are unscored. `cut_replies` counts
+    the replies that ended at a token limit.
     """
 
     episodes: int
@@ -44,8 +46,9 @@ class Figures:
     episodes_per_second: float
 
     def lines(self) -> list[str]:
-        """Return lines to print: `["8 episodes of 8 problems: 8 terminal", "solved 100.0%",
-        ...]`.
+        """Return lines to print.
+
+        Example: `["8 episodes of 8 problems: 8 terminal", "solved 100.0%", ...]`.
         """
         endings = ", ".join(f"{count} {name}" for name, count in self.endings.items())
         unscored = f", {self.unscored} unscored" if self.unscored else ""
@@ -79,7 +82,10 @@ class Figures:
 
 
 def figures(played: Played, goal: str) -> Figures:
-    """Compute the statistics of played episodes."""
+    """Compute the statistics of played episodes.
+
+    `goal` is the reward that decides about success.
+    """
     episodes = by_episode(played.episodes)
     scores = {scored.trajectory_id: scored for scored in played.scores}
     rewards = _rewards(episodes, scores)
@@ -115,7 +121,7 @@ def figures(played: Played, goal: str) -> Figures:
 def _rewards(
     episodes: Sequence[Sequence[Trajectory]], scores: Mapping[str, Scored]
 ) -> dict[str, list[float]]:
-    """Return the rewards of each problem's scored episodes."""
+    """Return the rewards of the scored episodes, by problem."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         if (reward := episode_reward(episode, scores)) is not None:

@@ -1,4 +1,7 @@
-"""Play sampled problems with the oracle and with an idle policy. No model is needed."""
+"""Play some problems with the oracle and with an idle policy. This needs no model.
+
+The oracle is the script of the warm start. The idle policy replies with empty texts.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -29,7 +32,7 @@ from agentfly_core.rollout.shard import collect
 from agentfly_core.system.formats.text import clip, counted, fault
 
 PLAYED = 16
-"""The number of problems that the oracle and an idle policy play."""
+"""The number of problems that the oracle and the idle policy play."""
 LONGEST, SHOWN = 300, 3
 T = TypeVar("T")
 
@@ -37,33 +40,36 @@ logger = logging.getLogger(__name__)
 
 
 def evenly(items: Sequence[T], most: int) -> list[T]:
-    """Return at most `most` items at even distances in `items`."""
+    """Return at most `most` items, at equal distances in `items`."""
     count = min(most, len(items))
     return [items[len(items) * number // count] for number in range(count)]
 
 
 async def idle(conversation: Conversation) -> str:
-    """Reply with an empty text."""
+    """Reply with an empty text. This function is the idle policy."""
     return ""
 
 
 def asks_a_service(reward: Reward) -> bool:
-    """Whether a reward sets retries or concurrency. It then probably uses a service, such as a
-    judge.
+    """Whether a reward probably uses a service, such as a judge model.
+
+    This is assumed if the reward sets retries or concurrency.
     """
     return reward.retries > 0 or reward.concurrency is not None
 
 
 def scores_answers(reward: Reward) -> bool:
-    """Whether a reward can score its examples without an environment or a service."""
+    """Whether a reward has example answers, and can score them without an environment or
+    a service.
+    """
     return reward.examples is not None and not reward.needs and not asks_a_service(reward)
 
 
 def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
-    """Play PLAYED problems if the experiment has environments, or a reward that cannot be checked
-    on example answers.
+    """Play PLAYED problems with the oracle and the idle policy. Return the sentences of a report.
 
-    Returns the sentences of a report.
+    Problems are played if the experiment has environments, or a reward that can be checked only by
+    playing. Rewards that use a service are not checked.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]
@@ -82,8 +88,8 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
             *report,
             f"{what}: not checked, because warm_start.demonstrations is not a function.",
         ]
-    # bytes serve as tokens, because the model may not exist yet
-    # imported here, because it loads transformers, which takes seconds
+    # with bytes as tokens, because the model may not exist yet imported only now, because it loads
+    # transformers, which takes seconds
     from agentfly_core.models.nano import byte_tokenizer
 
     try:
@@ -97,7 +103,7 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
         spec = _without_judges(boundless(rules))
         played = _by_playing(spec, tokenizer, experiment.tasks, specs, policies)
         return report + _report(experiment.name, played["oracle"], played["idle"])
-    except Exception as error:  # a run reports errors of the author's code with their line
+    except Exception as error:  # a run reports errors in an author's code with their line
         logger.warning("The oracle could not play: %s", fault(error))
         return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]
 
@@ -109,8 +115,9 @@ def _by_playing(
     specs: Sequence[EpisodeSpec],
     policies: Mapping[str, ScriptedPolicy],
 ) -> dict[str, dict[str, bool | str]]:
-    """Play the episodes with each policy, and return the results of `_solved` by policy: `{"idle":
-    {"add-41-58": False}}`.
+    """Play the episodes with each policy, and return the results of `_solved` by policy.
+
+    Example: `{"idle": {"add-41-58": False}}`.
     """
     solved = dict[str, dict[str, bool | str]]()
     for name, policy in policies.items():
@@ -137,7 +144,10 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
 
 
 def _solved(tasks: Mapping[str, Task], played: Sequence[Trajectory]) -> dict[str, bool | str]:
-    """Return for each problem id whether it was solved, or why it could not be scored."""
+    """Return for each problem id whether the problem was solved.
+
+    If its episode could not be scored, return the reason instead.
+    """
     outcomes = dict[str, bool | str]()
     for name, task in tasks.items():
         own = [trajectory for trajectory in played if trajectory.problem.task == name]

@@ -1,4 +1,4 @@
-"""Workers: processes that play the jobs of a session.
+"""Workers: child processes that play the jobs of a session.
 
-The same jobs can be played in this process.
+A session is a running command. Without workers, its own process plays the same jobs.
 """

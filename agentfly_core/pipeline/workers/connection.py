@@ -1,4 +1,6 @@
-"""The connection to a running worker, with the shared memory in which it records its calls."""
+"""The connection to a worker process. It includes the shared memory in which the worker records its
+calls.
+"""
 
 import mmap
 import os
@@ -18,17 +20,18 @@ from agentfly_core.system.guarded import GuardedProcess
 PROGRAM = "agentfly_core.pipeline.workers.program"
 LOOK = 1.0
 MARGIN = 5.0
-"""Seconds that a silent worker may exceed the time limits of its calls before it is killed."""
+"""Additional seconds after the time limits of its calls before a silent worker is killed."""
 STACKS_SECONDS = 0.5
-"""Seconds for a silent worker to write its stacks into its log."""
+"""Seconds in which a silent worker can write the stacks of its threads into its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a worker ended: `Death("ended its process: SIGSEGV", True, [CallRecord(...)], [...])`.
+    """The death of a worker process.
 
-    One of the `running` calls may have caused the death. The other `calls` were waiting. After
-    SIGKILL the cause is not `certain`, because that signal may come from outside.
+    Example: `Death("ended its process: SIGSEGV", True, [CallRecord(...)], [...])`. `calls` are all
+    unfinished calls. One of the calls in `running` may have caused the death; all other calls were
+    waiting. After SIGKILL, `certain` is false, because this signal may come from outside.
     """
 
     how: str
@@ -38,13 +41,14 @@ class Death:
 
     @property
     def suspects(self) -> list[str]:
-        """Return the ids of the episodes with unfinished calls."""
+        """The ids of the episodes with unfinished calls."""
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
-        """Return the call that caused the death, or None if several episodes may have caused it.
+        """Return the call that caused the death, or None if this is uncertain.
 
-        `alone` has the ids of episodes that were played alone.
+        It is uncertain if several episodes may have caused the death. `alone` contains the ids of
+        episodes that were played alone. After SIGKILL, only these are blamed.
         """
         # a waiting call cannot have ended the process
         candidates = self.running or self.calls
@@ -55,20 +59,22 @@ class Death:
         # if it was played alone
         if not self.certain and episodes.isdisjoint(alone):
             return None
-        # a tool call runs within its agent's call, so the newest call is the cause
+        # a tool call runs within the call of its agent, so the newest call is the cause
         return max(candidates, key=attrgetter("since"))
 
 
 class Disconnected(Exception):
-    """The worker has died or closed the connection."""
+    """The worker process has died or has closed the connection."""
 
 
 class Connection:
-    """A worker's process: `Connection({"TMPDIR": "/tmp/agentfly-x1/worker.sock.d"}, log)`."""
+    """A worker process and the connection to it: `Connection({"TMPDIR":
+    "/tmp/agentfly-x1/worker.sock.d"}, log)`.
+    """
 
     def __init__(self, env: Mapping[str, str], log: Path) -> None:
         self._log, self._given_up = log, GivenUp("", ())
-        # shared memory, because the session must read it after the worker's death
+        # shared memory, because this process must be able to read it after the worker's death
         memory = os.memfd_create("calls")
         os.ftruncate(memory, call_table.SIZE)
         self._table = mmap.mmap(memory, call_table.SIZE)
@@ -78,20 +84,21 @@ class Connection:
 
     @property
     def is_gone(self) -> bool:
-        """Whether a worker without a job has died."""
+        """Whether the worker has died. Only for a worker without a job."""
         return self._process.lines.at_end
 
     def send(self, message: ToWorker) -> None:
-        """Send a message; raises Disconnected."""
+        """Send a message to the worker. Raises Disconnected if the worker has died."""
         try:
             self._process.lines.send(encoded(message))
         except OSError as error:
             raise Disconnected from error
 
     def received(self) -> FromWorker | None:
-        """Return the next message, or None after LOOK seconds. Raises Disconnected.
+        """Return the next message of the worker, or None after LOOK seconds.
 
-        A worker is killed if its threads did not run for longer than its calls' time limits allow.
+        Raises Disconnected if the worker has died. If its threads did not run for longer than the
+        time limits of its calls, the worker is killed.
         """
         try:
             message = decoded(self._process.lines.receive(LOOK))
@@ -106,15 +113,15 @@ class Connection:
         return message
 
     def kill(self) -> None:
-        """Kill the worker. Any thread may call this."""
+        """Kill the worker process. Any thread may call this method."""
         self._process.kill()
 
     def end(self) -> None:
-        """Kill the worker and its descendants."""
+        """Kill the worker process and its descendants."""
         self._process.end()
 
     def death(self) -> Death:
-        """Describe how the worker died, and write that to its log."""
+        """Describe how the worker died, and write the cause to its log."""
         cause = self._process.cause()
         with self._log.open("a") as log:
             log.write(f"--- ended: {cause}\n")
@@ -127,7 +134,7 @@ class Connection:
     def _kill_if_silent(self) -> None:
         beat, running = call_table.heartbeat(self._table), call_table.running(self._table)
         longest = max((call.longest for call in running), default=LONGEST)
-        # 0 before the first heartbeat: a starting process is not silent
+        # the heartbeat is 0 while the process is starting, and then the process is not silent
         if beat and time.monotonic() - beat > longest + MARGIN:
             how = f"blocked its process for more than {longest:g} s"
             self._given_up = GivenUp(how, (*running,))

@@ -1,4 +1,4 @@
-"""Jobs that play episodes. Jobs are plain data that can be sent to other processes."""
+"""Jobs. A job contains episodes to play. It is plain data that can be sent to another process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from agentfly_core.system.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class RolloutJob:
-    """A shard to play: `RolloutJob(key, Pointer("runs/demo/steps/000006/policy", "9f2c...e1"), 6,
-    (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`.
+    """A shard (a batch of episodes) to play with a policy.
 
-    `version` labels the sampled tokens. `progress` is the stage's progress before this shard. If
-    `memory` is None, the memory is empty.
+    Example: `RolloutJob(key, Pointer("runs/demo/steps/000006/policy", "9f2c...e1"), 6,
+    (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`. `target` is the key of the
+    artifact. Sampled tokens are labelled with `version`. `progress` is the progress of the stage
+    before this shard. `memory` is the artifact with the folder of `Episode.memory`; None means an
+    empty folder.
     """
 
     target: ArtifactKey
@@ -41,7 +43,9 @@ class DemonstrationJob:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard of a stage's `episodes`: `Shard("rollout", 7, specs, 2)` is the third of step 7."""
+    """A part of the episodes of a stage: `Shard("rollout", 7, specs, 2)` is the third shard of step
+    7.
+    """
 
     stage: str
     step: int
@@ -56,9 +60,9 @@ class Shard:
         size: int,
         memory: Pointer | None = None,
     ) -> RolloutJob:
-        """Make the job that plays this shard with a policy.
+        """Make the job that plays this shard with `policy`.
 
-        `version` labels the tokens, and `size` is the number of episodes per shard.
+        Sampled tokens are labelled with `version`. `size` is the number of episodes in each shard.
         """
         start = self.number * size
         before = self.episodes[:start]
@@ -73,26 +77,35 @@ Job = RolloutJob | DemonstrationJob
 
 
 class JobPlayer(Protocol):
-    """Plays the jobs of a session, in this process or in workers."""
+    """Plays the jobs of a session, either in this process or in workers."""
 
     def do(self, job: Job) -> Artifact:
         """Play a job and publish its artifact.
 
-        Raises SamplerLost, PromptTooLong, NoReply, EpisodeBroken, GateClosed and WorkerLost.
+        Raises
+
+        - SamplerLost if the sampler dies
+        - PromptTooLong if a first prompt leaves no room for a reply
+        - NoReply for an error in a policy function, or if a chat service refuses a request
+        - EpisodeBroken for an error in a template or a sampler
+        - GateClosed if too many episodes fail
+        - WorkerLost if workers die repeatedly
         """
 
     def rest(self) -> None:
-        """Release the samplers' GPU memory for the learner. Raises SamplerLost."""
+        """Release the GPU memory of the samplers for the learner. Raises SamplerLost if a sampler
+        has died.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
     """Episodes of a job that may have killed a worker.
 
-    `failed` has the cause for each episode id that certainly killed a worker: `{"9f2c01d4": "The
-    tool 'search' ended its process: SIGSEGV"}`. These episodes fail without being played.
-    `suspects` has the ids of episodes that may have killed a worker. They are played after the
-    other episodes, one at a time.
+    `failed` contains the episodes that certainly killed a worker, with the cause by id:
+    `{"9f2c01d4": "The tool 'search' ended its process: SIGSEGV"}`. These episodes fail without
+    being played. `suspects` contains the ids of episodes that may have killed a worker. They are
+    played one by one after the other episodes.
     """
 
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -100,24 +113,29 @@ class Blame:
 
     @classmethod
     def stored(cls, store: Store, target: ArtifactKey) -> Blame:
-        """Read what earlier attempts at the job, also by other processes, have stored."""
+        """Read the failed episodes that earlier attempts at the job have stored, also in other
+        processes.
+        """
         written = store.read_json(_uri(target))
         return cls(written["failed"] if written else {})
 
     @classmethod
     def held(cls, calls: HeldCalls) -> Blame:
-        """Blame the episodes whose calls held the event loop."""
+        """Make a blame in which the episodes of these calls have failed. The calls held the event
+        loop.
+        """
         return cls({episode: reason for (_, episode), reason in calls.items()})
 
     def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
-        """Store that an episode killed a worker, and return the new blame."""
-        # stored, because a resumed run must fail the same episodes without losing another worker
+        """Store that an episode killed a worker. Return the blame that includes this episode."""
+        # stored, because in a resumed run the same episodes must fail without killing another
+        # worker
         failed = {**self.failed, episode: cause}
         store.write_json(_uri(target), {"failed": failed})
         return Blame(failed, [one for one in self.suspects if one != episode])
 
     def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
-        """Return the episodes, marked as failed or suspect."""
+        """Return the specs of episodes with the failed episodes and the suspects of this blame."""
         return [replace(one, blamed=self.failed, suspects=self.suspects) for one in episodes]
 
 

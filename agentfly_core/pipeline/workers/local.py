@@ -1,4 +1,7 @@
-"""Play jobs in this process, which is a worker, or the caller's process if there are no workers."""
+"""Play jobs in this process.
+
+This process is a worker or, without workers, the process of the command.
+"""
 
 import threading
 from collections.abc import Mapping
@@ -27,10 +30,11 @@ from agentfly_core.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class LocalServices:
-    """The services for episodes in this process: `LocalServices(VLLM(...), resources, tokenizer,
-    {"critic": FrozenPolicy(...)})`.
+    """The services with which episodes are played in this process.
 
-    All policies use the same tokenizer. `frozen` has the untrained speakers by role.
+    Example: `LocalServices(VLLM(...), resources, tokenizer, {"critic": FrozenPolicy(...)})`. All
+    policies use the same tokenizer. `frozen` contains the players of the roles that are not
+    trained, by role.
     """
 
     sampler: Sampler
@@ -39,15 +43,17 @@ class LocalServices:
     frozen: Mapping[str, Frozen]
 
     def load(self, store: Store, policy: Pointer, version: int) -> None:
-        """Load a policy into the sampler. Tokens sampled from then on have the label `version`.
+        """Load a policy into the sampler. Later sampled tokens are labelled with `version`.
 
-        Raises SamplerLost.
+        Raises SamplerLost if the sampler dies.
         """
         folder, base = adapter_artifact.folders(store, policy)
         self.sampler.load(folder, version, base)
 
     def rest(self) -> None:
-        """Release the GPU memory of samplers for the learner; raises SamplerLost."""
+        """Release the GPU memory of all samplers for the learner. Raises SamplerLost if a sampler
+        has died.
+        """
         self.sampler.rest()
         for speaker in self.frozen.values():
             if isinstance(speaker, FrozenPolicy):
@@ -63,25 +69,25 @@ class LocalPlayer:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def do(self, job: Job) -> Artifact:
-        """See JobPlayer."""
+        """Play a job with its policy and publish the artifact; see JobPlayer."""
         with self._turn:
             metrics = self.load(job)
             return self.play(job, NO_BLAME, metrics)
 
     def rest(self) -> None:
-        """See JobPlayer."""
+        """Release the GPU memory of the samplers; see JobPlayer."""
         self.services.rest()
 
     def end(self) -> None:
-        """Cancel the job that another thread is running, and wait for its end."""
+        """If another thread is playing a job, cancel the job and wait until it has ended."""
         if self._turn.locked():
             interrupt()
             with self._turn:
-                # otherwise the interrupt would cancel the next job
+                # cleared, because otherwise the interrupt would cancel the next job
                 forget_interrupt()
 
     def load(self, job: Job) -> dict[str, float]:
-        """Load the policy of a job, and return the time that this took: `{"time/swap": 0.4}`."""
+        """Load the policy of a job. Return the time that this took: `{"time/swap": 0.4}`."""
         metrics = dict[str, float]()
         if isinstance(job, RolloutJob):
             with timing(metrics, "time/swap"):
@@ -91,7 +97,8 @@ class LocalPlayer:
     def play(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Artifact:
         """Play a job with the loaded policy, and publish the result.
 
-        Its metrics include the given `metrics`.
+        The metrics of the artifact include `metrics`. Episodes in `blame` are treated as described
+        in Blame.
         """
 
         def make(folder: Path) -> Mapping[str, float]:
@@ -103,7 +110,7 @@ class LocalPlayer:
 
     def _rules(self, job: Job) -> RolloutSpec:
         whole, mixture, here = self.experiment.whole, self.experiment.mixture, self.services
-        # the jobs of several workers run at the same time
+        # a share of the limit, because several workers play jobs at the same time
         programs = -(-self.experiment.site.programs // max(1, self.experiment.site.workers))
         memory = memory_folder(self.experiment.store, job.memory) if job.memory else None
         return rollout_spec(whole, mixture, here.tokenizer, here.frozen, programs, memory)
@@ -116,7 +123,10 @@ class LocalPlayer:
         return play_shard(rules, gates, here.sampler, episodes, folder, watch, here.resources)
 
     def _demonstrate(self, job: DemonstrationJob, blame: Blame, folder: Path) -> dict[str, float]:
-        """Play demonstrations, after the rewards have scored a few of them."""
+        """Play the demonstrations of a warm start.
+
+        Before, a few trial demonstrations are scored.
+        """
         here, settings = self.services, self.experiment.settings
         warm_start, gates = settings.warm_start, settings.gates
         assert warm_start is not None

@@ -1,4 +1,6 @@
-"""Messages between a session and its workers: lines of JSON on a socket."""
+"""Messages between a session (a running command) and its workers. They are lines of JSON on a
+socket.
+"""
 
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
@@ -30,15 +32,17 @@ ERRORS = {
         FileNotFoundError,
     )
 }
-"""Types of worker errors that the session raises again with the same type."""
+"""Types of errors in a worker that are raised again with the same type in the session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The first message, with the experiment. `sampler` is the address of vLLM, or empty.
+    """The first message to a worker. It contains the experiment.
 
-    `code` has the digests of the author's modules that rollouts use. `tokenizer` is the import path
-    of the class of the model's tokenizer.
+    `code` contains the digests of the author's modules that are used in rollouts. `tokenizer` is
+    the import path of the class of the model's tokenizer. `sampler` is the address of the vLLM
+    server, or "" if each worker has its own sampler. `path` is the import path `sys.path`, and
+    `folder` the working directory.
     """
 
     name: str
@@ -57,8 +61,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A job for the worker, with the `blame` of earlier attempts and the `metrics` measured so far:
-    `{"time/swap": 0.4}`.
+    """A job for the worker.
+
+    `blame` contains the episodes that killed workers in earlier attempts. `metrics` are metrics
+    that were measured before the job: `{"time/swap": 0.4}`.
     """
 
     job: RolloutJob | DemonstrationJob
@@ -68,31 +74,31 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Close the environments and end the worker."""
+    """Tells the worker to close its environments and to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the job; its result is not needed."""
+    """Tells the worker to cancel its job. The result is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A worker's question: does the budget allow a request to a chat service?"""
+    """Asks the session whether the budget allows a request to the chat service `service`."""
 
     service: str
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The answer to Asked. `refusal` is the error message if the budget is spent."""
+    """The answer to Asked. `refusal` is the error message if the budget is spent, otherwise ""."""
 
     refusal: str
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The number of tokens that an answer of a chat service used."""
+    """Reports the number of tokens that an answer of a chat service used."""
 
     service: str
     tokens: int
@@ -100,7 +106,10 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A log record. With `once`, the session logs the same warning only once."""
+    """A log record.
+
+    If the key `once` is set, the session logs only the first record with this key.
+    """
 
     logger: str
     level: int
@@ -110,9 +119,10 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """The result of a job: the published artifact.
+    """Reports that a job has ended and its artifact is published.
 
-    A `worn` worker must be replaced, because it still runs calls that nobody waits for.
+    If `worn` is set, the worker must be replaced: it still runs calls after their callers have
+    stopped waiting.
     """
 
     artifact: Pointer
@@ -121,9 +131,11 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An error of the job: `Failed("GateClosed", "9 of 64 episodes failed ...", False)`.
+    """Reports that a job ended with an error: `Failed("GateClosed", "9 of 64 episodes failed ...",
+    False)`.
 
-    For errors of other types than ERRORS, `text` is the traceback.
+    `text` is the message of the error. If the type of the error is not in ERRORS, `text` is its
+    traceback.
     """
 
     kind: str
@@ -132,16 +144,17 @@ class Failed:
 
     @property
     def error(self) -> Exception:
-        """The error as an exception."""
+        """The error as an exception of its original type, or as a RuntimeError."""
         kind = ERRORS.get(self.kind, RuntimeError)
-        # not by its __init__, because PromptTooLong has other parameters
+        # without calling __init__, because PromptTooLong has other parameters
         return kind.__new__(kind, self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A worker ends itself: the reason, and the calls that caused it: `GivenUp("held the event loop
-    ...", (CallRecord(...),))`.
+    """Reports that a worker ends itself, with the reason and the calls that caused it.
+
+    Example: `GivenUp("held the event loop ...", (CallRecord(...),))`.
     """
 
     how: str
@@ -157,11 +170,11 @@ _ADAPTERS = {
 
 
 def encoded(message: ToWorker | FromWorker) -> bytes:
-    """Encode a message as a line: `["Spent", {"service": "judge", "tokens": 12}]`."""
+    """Encode a message as a line of JSON: `["Spent", {"service": "judge", "tokens": 12}]`."""
     return to_json([type(message).__name__, message])
 
 
 def decoded(line: bytes) -> ToWorker | FromWorker:
-    """Decode the message in a line."""
+    """Decode the message in a line of JSON."""
     name, content = from_json(line)
     return _ADAPTERS[name].validate_python(content)

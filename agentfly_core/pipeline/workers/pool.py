@@ -1,4 +1,4 @@
-"""The workers of a session. They play its jobs, and a job is retried if its worker dies."""
+"""The workers of a session. If a worker dies, its job is played again."""
 
 import logging
 import os
@@ -28,25 +28,28 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerLost(RuntimeError):
-    """Workers died MOST_DEATHS times during a job, and no single episode was the cause."""
+    """Workers died MOST_DEATHS times during a job, and no single episode could be blamed."""
 
 
 class OwnSamplers:
-    """The case that each worker has a sampler in its process, and loads policies and frees memory
-    itself.
+    """Each worker has its own sampler, which loads policies and frees memory itself.
+
+    So the methods of this class do nothing. ServedSampler overrides them.
     """
 
     @contextmanager
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
-        """Keep the policy of a job loaded during the block. Yields the time that loading took."""
+        """Keep the policy of a job loaded during the block. Yield the time that loading took, as a
+        metric.
+        """
         yield {}
 
     def rest(self) -> None:
-        """Release GPU memory for the learner. Raises SamplerLost."""
+        """Release GPU memory for the learner. Raises SamplerLost if the sampler has died."""
 
 
 class ServedSampler(OwnSamplers):
-    """One sampler for all workers; it changes its policy only while no job is running."""
+    """One sampler for all workers. It changes its policy only while no job is running."""
 
     def __init__(self, sampler: Sampler, store: Store) -> None:
         self._sampler, self._store = sampler, store
@@ -62,8 +65,8 @@ class ServedSampler(OwnSamplers):
                 with timing(metrics, "time/swap"):
                     self._load(job.policy, job.version)
             with self._changed:
-                # within the turn, because otherwise another job could swap the policy before this
-                # job begins
+                # while `_turn` is held, because otherwise another job could load its policy before
+                # this job begins
                 self._playing += 1
         try:
             yield metrics
@@ -85,8 +88,9 @@ class ServedSampler(OwnSamplers):
 
 
 class WorkerPool:
-    """Plays jobs in parallel, one per worker: `WorkerPool(store, ServedSampler(...),
-    [WorkerProcess(...)]).do(job)`.
+    """Plays several jobs in parallel. Each worker plays one job at a time.
+
+    Example: `WorkerPool(store, ServedSampler(...), [WorkerProcess(...)]).do(job)`.
     """
 
     def __init__(
@@ -98,7 +102,7 @@ class WorkerPool:
             self._idle.put(process)
 
     def do(self, job: Job) -> Artifact:
-        """Let an idle worker play a job; see JobPlayer."""
+        """Wait for an idle worker and let it play a job; see JobPlayer."""
         process = self._idle.get()
         try:
             with self._sampler.loaded(job) as metrics:
@@ -107,11 +111,15 @@ class WorkerPool:
             self._idle.put(process)
 
     def rest(self) -> None:
-        """See JobPlayer."""
+        """Release the GPU memory of the samplers; see JobPlayer."""
         self._sampler.rest()
 
     def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:
-        """Repeat a job until it is done. Episodes that killed a worker are not played again."""
+        """Play a job, and repeat it after the death of its worker.
+
+        Episodes that killed a worker are not played again. Raises WorkerLost after MOST_DEATHS
+        deaths without a single cause.
+        """
         blame, deaths = Blame.stored(self._store, job.target), 0
         while True:
             try:
@@ -127,7 +135,8 @@ class WorkerPool:
             if deaths == MOST_DEATHS:
                 raise WorkerLost(_lost(death))
             logger.warning("A worker %s; its shard is played again.", death.how)
-            # a single SIGKILL may come from outside the session
+            # a single SIGKILL may come from outside, so episodes are suspected only after a second
+            # death
             if death.certain or deaths > 1:
                 blame = replace(blame, suspects=death.suspects)
 
@@ -147,12 +156,12 @@ def _lost(death: Death) -> str:
 def worker_pool(
     samplers: Samplers, model: Pointer, tokenizer: str, server: str, owner: str, logs: Path
 ) -> Iterator[WorkerPool]:
-    """Start the workers of a site.
+    """Start the workers of a site for the duration of the block.
 
-    `owner` is the uid of their run, and `server` the address of vLLM, or empty. `tokenizer` is the
-    import path of the class of the model's tokenizer.
+    `owner` is the uid of the run. `server` is the address of the vLLM server, or "" if each worker
+    has its own sampler. `tokenizer` is the import path of the class of the model's tokenizer.
 
-    Raises RuntimeError for an environment still in use at the end of the block.
+    Raises RuntimeError if an environment is still in use when the block ends.
     """
     experiment = samplers.experiment
     experiment.require_speakers_unchanged()
@@ -171,7 +180,7 @@ def worker_pool(
         model=Pointer(model.uri, model.digest),
         tokenizer=tokenizer,
         sampler=server,
-        # workers must import the author's modules from the same places
+        # workers must import the author's modules from the same folders
         path=tuple(sys.path),
         folder=os.getcwd(),
     )

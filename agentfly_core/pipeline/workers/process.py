@@ -1,4 +1,7 @@
-"""The session's side of one worker: send a job, and get its result or the worker's death."""
+"""A worker from the side of the session.
+
+It sends a job, and gets its result or the worker's death.
+"""
 
 import logging
 import math
@@ -34,7 +37,7 @@ END_SECONDS = 30.0
 
 
 class WorkerDied(Exception):
-    """A worker ended before its job did."""
+    """A worker process ended before its job had ended."""
 
     def __init__(self, death: Death) -> None:
         super().__init__(death.how)
@@ -44,8 +47,8 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
-    A worker does one job at a time. Its process is replaced after its death, and after a job that
-    leaves calls running although their callers no longer wait.
+    A worker plays one job at a time. Its process is replaced after its death. It is also replaced
+    after a job if calls still run although their callers have stopped waiting.
     """
 
     def __init__(
@@ -54,16 +57,18 @@ class WorkerProcess:
         self._env, self._log, self._setup, self._budgets = env, log, setup, budgets
         self._turn, self._ended = threading.Lock(), False
         self._connection: Connection | None = None
-        # all workers start at once, because each needs seconds for its imports
+        # all workers are started at once, because the imports of each worker take seconds
         self._connected()
 
     def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
-        """Do a job. Raises the job's errors, WorkerDied, and CancelledError after `end`."""
+        """Play a job. Raises the errors of the job, WorkerDied if the worker dies, and
+        CancelledError after `end`.
+        """
         with self._turn:
             if self._ended:
                 raise CancelledError
             here = self._connected()
-            # `end` may have been called while the process started
+            # `end` may have been called while the process was starting
             if self._ended:
                 self._end()
                 raise CancelledError
@@ -73,7 +78,7 @@ class WorkerProcess:
             except Disconnected:
                 self._connection = None
                 raise WorkerDied(here.death()) from None
-            except BaseException as error:  # it is raised again
+            except BaseException as error:  # raised again
                 if not isinstance(error, Exception):  # Ctrl-C, or a cancelled flow run
                     answer = self._stop(here, Cancel())
                     if answer and answer.worn:
@@ -81,9 +86,10 @@ class WorkerProcess:
                 raise
 
     def end(self) -> None:
-        """Close the worker's environments and end the worker. A job of another thread is cancelled.
+        """Close the worker's environments and end the worker. If another thread plays a job, the
+        job is cancelled.
 
-        Raises RuntimeError for environments in use.
+        Raises RuntimeError if an environment is still in use.
         """
         self._ended = True
         if self._turn.locked():
@@ -98,14 +104,14 @@ class WorkerProcess:
         self._end()
 
     def _connected(self) -> Connection:
-        """Return the connection to the running worker, or start a worker."""
-        # this job did not cause the worker's death
+        """Return the connection to the worker process. If it is missing, start a process."""
+        # the next job must not be blamed for this death
         if self._connection and self._connection.is_gone:
             self._connection.death()
             self._connection = None
         if self._connection is None:
             self._connection = Connection(self._env, self._log)
-            with suppress(Disconnected):  # the job reports it
+            with suppress(Disconnected):  # the job reports the error
                 self._connection.send(self._setup)
         return self._connection
 
@@ -118,7 +124,7 @@ class WorkerProcess:
                 raise answer.error
 
     def _stop(self, here: Connection, message: Cancel | End) -> JobDone | Failed | None:
-        """Send a message and return the answer.
+        """Send a message that ends the job or the worker, and return the answer.
 
         A worker that does not answer within END_SECONDS is killed.
         """
@@ -142,9 +148,10 @@ class WorkerProcess:
         return answer.artifact
 
     def _answer(self, here: Connection, seconds: float = math.inf) -> JobDone | Failed | None:
-        """Handle messages until a job ends, and return its result; None after `seconds`.
+        """Handle messages of the worker until its job ends, and return the result. Return None
+        after `seconds`.
 
-        Raises Disconnected.
+        Raises Disconnected if the worker dies.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -174,9 +181,10 @@ class WorkerProcess:
 def worker(
     number: int, setup: Setup, budgets: Mapping[str, Budget], owner: str, logs: Path
 ) -> Iterator[WorkerProcess]:
-    """Start worker `number` for the duration of the block. `owner` is the uid of its run.
+    """Start a worker for the duration of the block. `number` is part of the name of its log.
 
-    Raises RuntimeError for an environment still in use at the end.
+    `owner` is the uid of the run. Raises RuntimeError if an environment is still in use when the
+    block ends.
     """
     service, log = Service("worker", str(new_address("worker"))), logs / f"worker-{number}.log"
     process = WorkerProcess(service.claim(log, owner), log, setup, budgets)

@@ -1,8 +1,9 @@
-"""The program of a worker, which plays the jobs of a session one at a time.
+"""The program of a worker process. It plays the jobs of a session (a running command) one at a
+time.
 
 Calls of authors' functions are recorded in shared memory. The session reads this memory if this
 process dies or does not answer. SIGINT is ignored, and SIGUSR1 prints the stacks of all threads.
-The module `process` has the session's side.
+The module `process` contains the code of the session.
 """
 
 import faulthandler
@@ -62,8 +63,12 @@ HELD_EXIT = 3
 
 
 def main(descriptor: int, calls: int) -> None:
-    """Serve one session on the socket `descriptor`. `calls` is the shared memory for the calls."""
-    # Ctrl-C in a terminal also reaches workers, but the session decides which work is cancelled
+    """Serve one session.
+
+    - `descriptor`: the file descriptor of the socket
+    - `calls`: the file descriptor of the shared memory in which calls are recorded
+    """
+    # Ctrl-C in a terminal is also sent to workers, but the session decides which work is cancelled
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
@@ -79,29 +84,29 @@ def main(descriptor: int, calls: int) -> None:
 
 
 class _Session(logging.Handler):
-    """The connection to the session, also for log records.
+    """The connection to the session. It is also the log handler that sends log records.
 
-    A thread reads the session's messages, and interrupts the job after Cancel.
+    A thread reads the messages of the session. After Cancel it interrupts the job.
     """
 
     def __init__(self, line: socket.socket) -> None:
         super().__init__()
-        # otherwise, programs that tools start would keep the connection open after this process's
-        # end
+        # otherwise programs that tools start would keep the connection open after the end of this
+        # process
         line.set_inheritable(False)
         self._lines = Lines(line)
         self.messages, self._allowed = queue.Queue[ToWorker](), queue.Queue[Allowed]()
         threading.Thread(target=self._read, name="session", daemon=True).start()
 
     def send(self, message: FromWorker) -> None:
-        """Send a message. Any thread may call this."""
-        with suppress(OSError):  # the session has ended, and this process ends with it
+        """Send a message to the session. Any thread may call this method."""
+        with suppress(OSError):  # the session has ended, and this process will end, too
             self._lines.send(encoded(message))
 
     def allowed(self, service: str) -> Allowed:
         """Ask the session to allow a request to a chat service.
 
-        This blocks until the session answers, which is quick.
+        This blocks until the session answers, which takes little time.
         """
         self.send(Asked(service))
         return self._allowed.get()
@@ -121,22 +126,23 @@ class _Session(logging.Handler):
                         self._allowed.put(message)
                     case _:
                         assert isinstance(message, ToWorker)
-                        # only now, because a Cancel is sent after the job that it cancels
+                        # now, because a later Cancel concerns this job, and an earlier one
+                        # concerned the previous job
                         forget_interrupt()
                         self.messages.put(message)
 
 
 def _served(session: _Session) -> None:
-    """Do jobs until the session ends.
+    """Play jobs until the session ends.
 
-    Errors of the setup and of closing environments are raised in the session.
+    Errors in the setup or while environments are closed are sent to the session, which raises them.
     """
     setup = session.messages.get()
     assert isinstance(setup, Setup)
     try:
         with _player(setup, session) as player:
             # With Python's defaults, garbage collections take half of the time of scripted
-            # episodes. In older generations, nearly all objects belong to episodes that are still
+            # episodes. Nearly all objects in older generations belong to episodes that are still
             # being played.
             gc.freeze()
             gc.set_threshold(20_000, 50)
@@ -145,18 +151,18 @@ def _served(session: _Session) -> None:
     except LoopHeld as held:
         faulthandler.dump_traceback()
         session.send(GivenUp(held.how, (held.call,) if held.call else ()))
-        # a normal exit would wait for the thread of the held loop
+        # a normal exit would wait for the thread of the blocked event loop
         os._exit(HELD_EXIT)
     except Exception as error:  # raised again in the session
         session.send(_failed(error))
 
 
 def _do(message: Assigned, player: LocalPlayer, sampler: str, session: _Session) -> None:
-    """Do a job, and send its artifact or its error."""
+    """Play a job. Send the published artifact or the error to the session."""
     try:
         metrics = message.metrics if sampler else player.load(message.job)
         artifact = player.play(message.job, message.blame, metrics)
-        # otherwise a sampler in this process would keep GPU memory that the learner needs
+        # a sampler in this process must release the GPU memory that the learner needs
         if not sampler:
             player.rest()
         session.send(JobDone(Pointer(artifact.uri, artifact.digest), _worn()))
@@ -181,7 +187,10 @@ def _worn() -> bool:
 
 @contextmanager
 def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
-    """Start the player. Raises ValueError for files that were edited since the session began."""
+    """Start the player.
+
+    Raises ValueError if an author's files were edited after the session began.
+    """
     os.chdir(setup.folder)
     sys.path[:] = setup.path
     settings, site = Settings.model_validate(setup.settings), Site.model_validate(setup.site)
@@ -189,7 +198,7 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
     tasks = import_tasks(settings)
     _require_same_code(setup, code_of(settings, tasks).get("rollout", {}))
     shares = {name: _share(task, site.workers) for name, task in tasks.items()}
-    # the limit belongs to the server, which all workers share
+    # a share of the limit, because all workers use the same server
     requests = {"concurrency": max(1, site.concurrency // site.workers)}
     experiment = Experiment.of(
         setup.name, settings, {}, site.model_copy(update=requests), store, setup.pinned, shares
@@ -203,9 +212,9 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
 
 
 def _share(task: Task, workers: int) -> Task:
-    """Return a task with one worker's share of the environments.
+    """Return a task with the environments of one worker: an equal share of each limit.
 
-    All shares are equal, because the result must not depend on the worker that plays a shard.
+    All shares are equal, because results must not depend on the worker that plays a shard.
     """
     limits = {
         kind: replace(limit, limit=limit.limit // workers) for kind, limit in task.limits.items()
@@ -214,7 +223,7 @@ def _share(task: Task, workers: int) -> Task:
 
 
 def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
-    """Raise ValueError for files that were edited since the session began."""
+    """Raise ValueError if an author's files were edited after the session began."""
     if edited := [name for name, digest in setup.code.items() if code.get(name) != digest]:
         raise ValueError(
             f"{', '.join(edited)} was edited while the command was running. Undo the edit, or "
@@ -223,19 +232,19 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
 
 
 class _SessionBudget(Budget):
-    """The budget of a chat service. The session counts it for all workers."""
+    """The budget of a chat service. The session counts the requests and tokens of all workers."""
 
     def __init__(self, name: str, session: _Session) -> None:
         super().__init__(name, sys.maxsize, sys.maxsize)
         self._service, self._session = name, session
 
     def take(self) -> None:
-        """Count a request in the session; raises BudgetSpent."""
+        """Let the session count a request. Raises BudgetSpent if the budget is spent."""
         if refusal := self._session.allowed(self._service).refusal:
             raise BudgetSpent(refusal)
 
     def spend(self, tokens: int) -> None:
-        """Count tokens in the session."""
+        """Let the session count the tokens of an answer."""
         self._session.send(Spent(self._service, tokens))
 
 

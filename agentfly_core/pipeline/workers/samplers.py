@@ -1,4 +1,4 @@
-"""Make the samplers of policies and frozen speakers."""
+"""Make the samplers of the trained policy and of frozen speakers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ if TYPE_CHECKING:
     from agentfly_core.inference.endpoints.chat_service import ChatService
 
 ENDPOINT_FILE = "endpoint.json"
-"""File in a policy's folder with the name of the chat service that is used as the policy."""
+"""A file in the folder of a policy. It contains the name of a chat service that is used as the
+policy.
+"""
 
 
 @dataclass(frozen=True)
 class Samplers:
     """The samplers of an experiment: `Samplers(experiment, endpoint_of(store, model))`.
 
-    `endpoint` is the name of a chat service that is used as the policy; empty for other policies.
+    `endpoint` is the name of the chat service that is used as the policy. It is "" if the policy is
+    a model.
     """
 
     experiment: Experiment
@@ -44,7 +47,10 @@ class Samplers:
 
     @cached_property
     def chats(self) -> dict[str, ChatService]:
-        """The chat services of the policy and of frozen speakers by name, each with a budget."""
+        """The chat services of the policy and of frozen speakers, by name.
+
+        Each has its own budget.
+        """
         speakers = self.experiment.settings.agent.speakers.values()
         frozen = {who.name for who in speakers if isinstance(who, EndpointPolicy)}
         names = {name for name in (*frozen, self.endpoint) if name}
@@ -57,9 +63,10 @@ class Samplers:
 
     @contextmanager
     def server(self, model: Pointer, owner: str, logs: Path) -> Iterator[str]:
-        """Start the site's server for `model` and for policies trained from it.
+        """Start the sampler server of the site for the duration of the block.
 
-        Yields the server's address, or "" if the policy needs no server.
+        The server can load `model` and the policies that are trained from it. Yields the address of
+        the server, or "" if the policy needs no server.
         """
         settings, site = self.experiment.settings, self.experiment.divided_site
         if self.endpoint or site.sampler == "transformers":
@@ -86,7 +93,7 @@ class Samplers:
         return VLLM(Service(KIND, address), dtype, site.concurrency, takes_turns=site.shares_gpus)
 
     def here(self, tokenizer: PreTrainedTokenizerBase) -> Sampler:
-        """Make a sampler without a server: it asks the chat service, or samples in this process."""
+        """Make a sampler without a server. It uses the chat service, or samples in this process."""
         if not self.endpoint:
             return self._in_process()
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
@@ -96,9 +103,10 @@ class Samplers:
         return EndpointSampler(chat, encode, own.stop_tokens[0], writer(own))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Return the frozen speakers by role. Each of their policies has its own sampler.
+        """Return the policies and services of frozen speakers, by role. Each policy has its own
+        sampler.
 
-        Raises ValueError for a missing or changed policy, and for a policy with another tokenizer.
+        Raises ValueError if a policy is missing, has changed, or has another tokenizer.
         """
         self.experiment.require_speakers_unchanged()
         agent = self.experiment.settings.agent
@@ -135,16 +143,18 @@ class Samplers:
 
 
 def _written(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Serialize a tokenizer, including its normalizer."""
+    """Return a tokenizer as text, including its normalizer. Equal tokenizers give equal texts."""
     from transformers import PreTrainedTokenizerFast
 
     if isinstance(tokenizer, PreTrainedTokenizerFast):
         return tokenizer.backend_tokenizer.to_str()
-    return repr(tokenizer.get_vocab())  # a tokenizer that is written in Python
+    return repr(tokenizer.get_vocab())  # for a tokenizer that is written in Python
 
 
 def endpoint_of(store: Store, policy: Pointer) -> str:
-    """Return the name of a chat service used as a policy; "" for other policies."""
+    """Return the name of the chat service that is used as this policy. Return "" if the policy is a
+    model.
+    """
     endpoint = store.part(policy, ENDPOINT_FILE)
     return str(endpoint["name"]) if endpoint else ""
 
@@ -161,14 +171,15 @@ def tokenizer_of(store: Store, policy: Pointer) -> PreTrainedTokenizerBase:
 
 
 def class_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the import path of a tokenizer's class:
-    "transformers.models.qwen2...:Qwen2Tokenizer".
+    """Return the import path of a tokenizer's class.
+
+    Example: "transformers.models.qwen2...:Qwen2Tokenizer".
     """
     return f"{type(tokenizer).__module__}:{type(tokenizer).__qualname__}"
 
 
 def tokenizer_like(path: str, folder: Path) -> PreTrainedTokenizerBase:
-    """Load a tokenizer from a folder with the class at the import path `path`.
+    """Load a tokenizer from a folder. `path` is the import path of its class.
 
     AutoTokenizer is not used, because it would also load torch.
     """
