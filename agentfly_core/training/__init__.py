@@ -1,1 +1,3 @@
-"""The DeepSpeed learner: client, workers, engine, checkpoints."""
+"""The learner, which trains policies with DeepSpeed: its client, workers, engine and
+checkpoints.
+"""

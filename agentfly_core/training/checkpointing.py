@@ -1,4 +1,6 @@
-"""Save learner states in the background while training continues."""
+"""Save learner states (weights and optimizer states) in the background, while training
+continues.
+"""
 
 import logging
 from collections.abc import Callable
@@ -13,8 +15,9 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncCheckpointer:
-    """Saves learner states in the background, one at a time. Training waits only until a state is
-    copied in memory.
+    """Saves learner states in the background, one at a time.
+
+    Training waits only until the state is copied in memory.
     """
 
     def __init__(self, learner: DeepSpeedLearner) -> None:
@@ -23,27 +26,29 @@ class AsyncCheckpointer:
         self._begun: Future[None] | None = None
 
     def begin(self, publication: AbstractContextManager[Path], then: Callable[[], object]) -> None:
-        """Copy the learner's state. A thread then writes the copy, publishes it and calls `then`.
+        """Copy the state of the learner. A thread then writes and publishes the copy, and calls
+        `then`.
 
-        First waits for the previous save and raises its error, if it failed. Raises LearnerLost and
-        LearnerFailed.
+        Before that, waits for the previous save, and raises its error if it failed. Raises
+        LearnerLost or LearnerFailed if the state cannot be copied.
         """
         self.wait()
         with ExitStack() as stack:
             written = self.learner.save_state(stack.enter_context(publication))
-            # the thread closes the publication, which seals the files that it has written
+            # the thread leaves the block of `publication`, which publishes the written files
             self._begun = self._thread.submit(_end, stack.pop_all(), written, then)
 
     def now(self, publication: AbstractContextManager[Path]) -> None:
-        """Write and publish the state before returning. Also raises an error of the previous
-        save.
+        """Write and publish the state of the learner in this thread.
+
+        Before that, waits for the previous save, and raises its error if it failed.
         """
         self.wait()
         with publication as folder:
             self.learner.save_state(folder)()
 
     def busy(self) -> bool:
-        """Whether a save is running. Raises the error of a failed save."""
+        """Whether a save is running. If the last save has failed, raises its error."""
         if self._begun and self._begun.done():
             self.wait()
         return self._begun is not None
@@ -51,9 +56,9 @@ class AsyncCheckpointer:
     def wait(self) -> None:
         """Wait for the running save, and raise its error if it fails.
 
-        LearnerLost is only logged, because the next update can start from an older state.
+        The error LearnerLost is only logged, because the next update can start from an older state.
         """
-        # cleared first: an error is raised only once, and does not prevent the next save
+        # cleared before the result is read: an error is raised only once, and later saves can run
         begun, self._begun = self._begun, None
         try:
             if begun:

@@ -1,4 +1,4 @@
-"""The client of the DeepSpeed workers on a UNIX socket."""
+"""The client of the learner. It sends requests to DeepSpeed workers through a UNIX socket."""
 
 import base64
 import json
@@ -27,14 +27,15 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 29500,
 }
-"""Environment variables of a single rank. The port is not used."""
+"""Environment variables for a learner with a single rank. The port is not used."""
 REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment variables that start workers listening at `address`.
+    """Return the command and the environment variables that start the workers of a learner.
 
-    Raises ValueError for missing GPUs, or if this machine is not the first node of the hostfile.
+    The workers listen at the socket `address`. Raises ValueError if GPUs are missing, or if this
+    machine is not the first node of the hostfile.
     """
     first, *others = site.nodes
     world: dict[str, Sequence[int | str]] = {**site.nodes}
@@ -54,8 +55,10 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
-    """Return the command that each node runs: DeepSpeed's launcher, or for a single rank the worker
-    itself.
+    """Return the command that each node runs.
+
+    It starts the launcher of DeepSpeed, or for a single rank, the worker itself. `world` maps each
+    node to its ranks or GPUs.
     """
     rank, *others = (rank for node in world.values() for rank in node)
     if not others:  # the launcher imports DeepSpeed and torch, which costs 2 s and 200 MB
@@ -72,10 +75,11 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
 
 
 class DeepSpeedLearner:
-    """Trains a policy in DeepSpeed workers, which keep weights and optimizer in memory between
-    updates.
+    """Trains a policy in DeepSpeed workers.
 
-    Each method call opens its own connection, and may raise LearnerLost and LearnerFailed.
+    The workers keep the weights and the optimizer state in memory between updates. Each method
+    opens its own connection. Each method raises LearnerLost if the workers died or lost their
+    state, and LearnerFailed if the request failed.
     """
 
     def __init__(self, service: Service) -> None:
@@ -83,19 +87,21 @@ class DeepSpeedLearner:
         self._label: str | None = None
 
     def label(self) -> str | None:
-        """Return the label of the state that the workers have in memory, such as "step/6", or
-        None.
+        """Return the label of the state that the workers have in memory, such as "step/6".
+
+        Returns None if they have none.
         """
         label = next(self._results(jobs.AskLabel())).value
         assert not isinstance(label, dict)
         return label
 
     def update(self, job: jobs.UpdateJob, progress: jobs.OnStep | None = None) -> dict[str, float]:
-        """Run an update from the state in memory or on disk, and return its metrics.
+        """Run an update, and return its metrics.
 
-        `progress` is called with the number of finished optimizer steps and the number of all
-        steps. Steps without advantages, and steps with a loss or gradient norm that is not finite,
-        are skipped and counted.
+        It starts from the state in the workers' memory, or from a saved state. `progress` is called
+        with the number of finished optimizer steps and the number of all steps. Optimizer steps
+        without advantages, and steps with a loss or a gradient norm that is not finite, are skipped
+        and counted.
         """
         metrics = next(self._results(jobs.RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)
@@ -103,13 +109,16 @@ class DeepSpeedLearner:
         return metrics
 
     def save_policy(self, folder: Path) -> None:
-        """Write the newest policy with its probe as a Hugging Face or peft directory."""
+        """Write the newest policy and its probe to a folder, in the format of Hugging Face or
+        peft.
+        """
         next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy the state for a bit-identical resume, and write the copy in the background.
+        """Copy the state of the workers, and write the copy in the background.
 
-        Returns a function that waits until the copy is written.
+        Training that continues from this state gives identical bits. Returns a function that waits
+        until the copy is written.
         """
         results = self._results(jobs.SaveState(label=self._label, folder=folder.absolute()))
         next(results)

@@ -1,4 +1,6 @@
-"""Read an update's trajectories and scores into a batch, and split the batch into mini-batches."""
+"""Read the trajectories and scores of an update into a batch, and divide the batch into
+mini-batches.
+"""
 
 import math
 from collections import defaultdict
@@ -26,10 +28,12 @@ from agentfly_core.training.job import UpdateJob
 
 @dataclass(frozen=True)
 class UpdateData:
-    """The data of an update: tokens (`batch`) and rewards (`outcomes`).
+    """The data of an update.
 
-    `trajectories` is the number of trajectories in the batch, `unscored` the number of trajectories
-    that were skipped because their score is missing.
+    - `batch`: the tokens
+    - `outcomes`: the rewards
+    - `trajectories`: the number of trajectories in the batch
+    - `unscored`: the number of trajectories that were skipped, because their score is missing
     """
 
     batch: RolloutBatch
@@ -39,11 +43,12 @@ class UpdateData:
 
 
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
-    """Read a job's files, without unscored, failed and untrained trajectories.
+    """Read the files of an update job.
 
-    With `drop_equal`, problems are also left out if each speaker's rewards are equal in all
-    episodes. Greedy episodes are used only for their reward, as a baseline. Raises ValueError if a
-    trajectory is missing in the scores.
+    Trajectories without a score, trajectories of untrained speakers and failed demonstrations are
+    left out. Greedy episodes are used only as baselines. If `drop_equal` is True, a problem is left
+    out if each speaker has the same reward in all of its episodes. Raises ValueError if the scores
+    of a trajectory are missing.
     """
     stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     own = [t for t in stored if not t.policy]
@@ -80,7 +85,9 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
 def _with_spread(
     trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]
 ) -> list[Trajectory]:
-    """Select the trajectories of problems with different rewards of a speaker."""
+    """Select the trajectories of the problems for which the rewards of a speaker differ between
+    episodes.
+    """
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):
         if rewards := earned_by_speaker(episode, scores):
@@ -90,11 +97,12 @@ def _with_spread(
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
-    """Return the indices of the trajectories of each optimizer step.
+    """Divide trajectories among the optimizer steps of an update.
 
-    Each epoch shuffles the trajectories with a seed that is derived from the job's seed. A step has
-    at most `job.batch` trajectories. If `job.batch` is None, an epoch has `update.mini_batches`
-    steps.
+    `trajectories` has the indices of the trajectories. The result has the indices for each
+    optimizer step. Each epoch shuffles the trajectories with a seed that is derived from the job's
+    seed. An optimizer step has at most `job.batch` trajectories. If `job.batch` is None, an epoch
+    has `update.mini_batches` optimizer steps.
     """
     if not len(trajectories):
         return []
@@ -104,8 +112,8 @@ def mini_batches(job: UpdateJob, trajectories: Tensor) -> list[Tensor]:
     batches: list[Tensor] = []
     for epoch in range(job.update.epochs):
         generator = torch.Generator().manual_seed(hashing.seed(job.seed, epoch))
-        # a generator for each epoch: a resumed update draws the same order on every rank without
-        # any stored state
+        # each epoch has its own generator, so the order is the same on every rank and after a
+        # resume, although the generator is not stored
         shuffled = trajectories[torch.randperm(len(trajectories), generator=generator)]
         batches += shuffled.tensor_split(steps)
     return batches

@@ -1,4 +1,6 @@
-"""The processes (ranks) of a learner, and functions to read and set sharded weights and moments."""
+"""The processes (ranks) of a learner. Functions read and set weights and moments of the optimizer
+that are divided among the ranks.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,20 +20,26 @@ from agentfly_core.training.prefix_tree import PrefixTrees
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process's `rank` among `count` ranks. `channel` is a gloo group for CPU tensors."""
+    """The rank of this process (`rank`, from 0), and the number of all ranks (`count`).
+
+    `channel` is a process group of gloo, which exchanges CPU tensors.
+    """
 
     rank: int
     count: int
     channel: dist.ProcessGroup
 
     def broadcast(self, text: str) -> str:
-        """Return the first rank's text on all ranks."""
+        """Return the text of the first rank. All ranks must call this method together."""
         holder = [text]
         dist.broadcast_object_list(holder, src=0, group=self.channel)
         return holder[0]
 
     def gather(self, patience: timedelta) -> bool:
-        """Wait for all ranks. Returns False if a rank has not arrived after `patience`."""
+        """Wait until all ranks have called this method.
+
+        Returns False if a rank has not called it within the time `patience`.
+        """
         try:
             dist.monitored_barrier(self.channel, patience)
         except RuntimeError:
@@ -39,21 +47,20 @@ class Ranks:
         return True
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Sum a CPU tensor over all ranks, in place."""
+        """Replace a CPU tensor by its sum over all ranks, and return it."""
         dist.all_reduce(tensor, group=self.channel)
         return tensor
 
     def add_up(self, numbers: Mapping[str, float]) -> dict[str, float]:
-        """Sum the numbers of each name over all ranks."""
-        # sorted by name: the tensors are added by position, but the names may be in another order
-        # on other ranks
+        """Return, for each name in `numbers`, the sum of the number over all ranks."""
+        # sorted, because numbers are added by position, and ranks may have different orders
         names = sorted(numbers)
         total = self.sum(torch.tensor([numbers[name] for name in names], dtype=torch.float64))
         return dict(zip(names, total.tolist(), strict=True))
 
 
 class ParameterGroup(TypedDict):
-    """Parameters with the same optimizer settings."""
+    """A group of parameters with the same settings of the optimizer."""
 
     params: list[nn.Parameter]
     lr: float
@@ -62,9 +69,10 @@ class ParameterGroup(TypedDict):
 
 
 class Optimizer(Protocol):
-    """AdamW or DeepSpeed's wrapper of it. Both clip the gradient norm to `clip_grad`.
+    """The optimizer: AdamW, or the wrapper of DeepSpeed around AdamW.
 
-    `state` maps each parameter to its `MOMENTS` and `step`.
+    Both clip the gradient norm to `clip_grad`. `state` maps each parameter to its moments (see
+    MOMENTS) and its number of steps (`step`).
     """
 
     param_groups: list[ParameterGroup]
@@ -75,7 +83,10 @@ class Optimizer(Protocol):
 
 
 class Engine(Protocol):
-    """The part of the untyped `deepspeed.DeepSpeedEngine` that we use."""
+    """The attributes and methods of `deepspeed.DeepSpeedEngine` that this package uses.
+
+    They are declared here, because DeepSpeed lacks type annotations.
+    """
 
     module: Policy
     device: torch.device
@@ -104,7 +115,10 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
-    """Return a whole float32 weight. All ranks must call this function together."""
+    """Return the whole weight of a parameter in float32.
+
+    All ranks must call this function together.
+    """
     full: Tensor = (
         utils.safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
     )
@@ -112,8 +126,9 @@ def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
 
 
 def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
-    """Return a parameter's AdamW moment, one of `MOMENTS`. All ranks must call this function
-    together.
+    """Return a moment of AdamW for a parameter. `name` is one of MOMENTS.
+
+    All ranks must call this function together.
     """
     if not engine.zero_optimization():
         return engine.optimizer.state[parameter][name]
@@ -124,7 +139,7 @@ def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
 def put(
     engine: Engine, parameter: nn.Parameter, weight: Tensor, moments: dict[str, Tensor]
 ) -> None:
-    """Set a parameter's weight and moments. Call this function on every rank."""
+    """Set the weight and the moments of a parameter. All ranks must call this function together."""
     with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
         parameter.data.copy_(weight)
     if not engine.zero_optimization():
@@ -141,9 +156,9 @@ def put(
 
 
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
-    """Return this rank's part of a tensor at ZeRO stage 3.
+    """Return the part of a tensor that belongs to this rank at ZeRO stage 3.
 
-    The tensor is padded because of a bug in DeepSpeed 0.19.
+    The tensor is padded here, because DeepSpeed 0.19 has a bug.
     """
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))

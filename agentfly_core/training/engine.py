@@ -1,7 +1,7 @@
-"""A policy and its optimizer in a DeepSpeed engine, for ZeRO stages 0 to 3.
+"""A policy and its optimizer in a DeepSpeed engine, for the ZeRO stages 0 to 3.
 
-A saved state contains the unsharded float32 weights and AdamW moments as safetensors. Its bytes do
-not depend on the number of ranks.
+A saved state has the whole float32 weights and the moments of AdamW in a safetensors file. Its
+bytes do not depend on the number of ranks.
 """
 
 import json
@@ -30,7 +30,7 @@ from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
 
 POLICY = "model."
-"""The prefix of the policy's weights in the engine's module, which may also contain a critic."""
+"""The prefix of the names of the policy's weights. The engine may also contain a critic."""
 TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = (
     "tokenizer*",
@@ -44,10 +44,11 @@ TOKENIZER = (
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory settings: `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
+    """Settings that save memory: `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
 
-    ZeRO (arXiv 1910.02054) shards the optimizer state (stage 1), also the gradients (stage 2), and
-    also the weights (stage 3) among ranks.
+    ZeRO (arXiv 1910.02054) divides values among the ranks: at stage 1 the optimizer state, at stage
+    2 also the gradients, and at stage 3 also the weights. `checkpointing` is whether activations
+    are recomputed in the backward pass.
     """
 
     zero_stage: int
@@ -55,7 +56,7 @@ class Memory:
     checkpointing: bool
 
     def config(self, dtype: str) -> Mapping[str, JSON]:
-        """Return DeepSpeed's configuration for weights of this dtype."""
+        """Return the configuration of DeepSpeed for weights with the dtype `dtype`."""
         zero: dict[str, JSON] = {"stage": self.zero_stage, "overlap_comm": False}
         zero["reduce_bucket_size"] = 16_000_000
         if self.offload in ("optimizer", "all"):
@@ -64,7 +65,7 @@ class Memory:
             zero["offload_param"] = {"device": "cpu", "pin_memory": True}
         adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
         return {
-            # required by DeepSpeed, but not used: the learner itself splits batches by tokens
+            # DeepSpeed requires this value. It is not used, because the learner divides batches.
             "train_micro_batch_size_per_gpu": 1,
             "zero_optimization": zero,
             "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
@@ -75,11 +76,13 @@ class Memory:
 
 
 LearnerState = tuple[dict[str, Tensor], int]
-"""Tensors and optimizer steps: `({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`."""
+"""The tensors of a state by name, and the number of optimizer steps:
+`({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`.
+"""
 
 
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
-    """Make an engine with the policy of a job, a new critic and a new optimizer."""
+    """Return an engine with the policy of an update job, a new critic and a new optimizer."""
     model = load_policy(job.policy, job.dtype, critic, job.base, job.adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
     groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]
@@ -89,14 +92,14 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     ranks = torch.distributed.get_world_size()
     if memory.zero_stage == 0 and job.dtype != "float32":
         assert ranks == 1, "refused before the run"
-        # ZeRO keeps the float32 weights; with a single rank they are not sharded
+        # ZeRO keeps float32 copies of the weights; with a single rank it does not divide them
         memory = replace(memory, zero_stage=1)
     plain = memory.zero_stage == 0
     optimizer = ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True) if plain else None
     engine: Engine = deepspeed.initialize(
         model=model, optimizer=optimizer, model_parameters=groups, config=memory.config(job.dtype)
     )[0]
-    # with one rank this only copies gradients, but ZeRO's own optimizers need it
+    # with one rank the reduction only copies gradients, but the optimizers of ZeRO need it
     copies = isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
     engine.enable_backward_allreduce = ranks > 1 or not copies
     _make_moments(engine)
@@ -104,8 +107,10 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
 
 
 def close(engine: Engine) -> None:
-    """Destroy an engine and free its tensors. They are freed explicitly, because DeepSpeed 0.19
-    keeps references to the modules at ZeRO stage 3.
+    """Destroy an engine and free its tensors.
+
+    The tensors are freed explicitly, because DeepSpeed 0.19 keeps references to the modules at ZeRO
+    stage 3.
     """
     engine.destroy()
     for parameter in engine.module.parameters():
@@ -117,8 +122,9 @@ def close(engine: Engine) -> None:
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
-    """Set the hyper-parameters of the next steps. The critic's learning rate is `critic_rate` times
-    the policy's.
+    """Set the hyper-parameters of the next optimizer steps.
+
+    The learning rate of the critic is `critic_rate` times the learning rate of the policy.
     """
     for group, rate in zip(engine.optimizer.param_groups, (1.0, critic_rate), strict=False):
         group["lr"] = update.learning_rate * rate
@@ -128,8 +134,9 @@ def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> 
 
 
 def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
-    """Raise ValueError for tokens that are not in the policy's vocabulary. On a GPU they would kill
-    the process.
+    """Raise ValueError if a batch has tokens that are not in the vocabulary of the policy.
+
+    On a GPU, such tokens would end the process.
     """
     vocabulary = engine.module.model.config.vocab_size
     if bool((batch.tokens >= vocabulary).any()):
@@ -140,9 +147,9 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
 
 
 def copy_state(engine: Engine) -> LearnerState:
-    """Copy the state that a bit-identical resume needs.
+    """Copy the state from which training can continue with identical bits.
 
-    All ranks must call this function together; only the first rank gets tensors.
+    All ranks must call this function together. Only on the first rank does the result have tensors.
     """
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
@@ -158,16 +165,20 @@ def copy_state(engine: Engine) -> LearnerState:
 
 
 def write_state(state: LearnerState, label: str, folder: Path) -> None:
-    """Write a copied state."""
+    """Write a state that `copy_state` returned to a folder.
+
+    `label` is its label, such as "step/6".
+    """
     tensors, steps = state
     save_file(tensors, folder / TENSORS)
     (folder / STATE).write_text(json.dumps({"label": label, "optimizer_steps": steps}))
 
 
 def read_state(engine: Engine, label: str, folder: Path) -> None:
-    """Load a saved state into a fresh engine of the same policy.
+    """Load a saved state into a new engine with the same policy.
 
-    Raises FileNotFoundError if the state is missing, and ValueError for another label or policy.
+    Raises FileNotFoundError if the state is missing. Raises ValueError if the label of the state is
+    not `label`, or if the weights of its policy and of the engine differ.
     """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:
@@ -178,8 +189,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
             as_policy = distributed.weight(engine, parameter).cpu()
-            # the policy on disk may be bfloat16 and the state is float32, so both are compared in
-            # the policy's type
+            # the state is float32, but the policy may be bfloat16: both are compared in the dtype
+            # of the policy
             if name.startswith(POLICY) and not torch.equal(
                 as_policy, weight.to(parameter.dtype).float()
             ):
@@ -189,15 +200,15 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
             distributed.put(
                 engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS}
             )
-    # AdamW's bias correction uses the step counts; with 0 the first resumed step would be too large
+    # AdamW's bias correction uses the number of steps: with 0, the next step would be too large
     _set_steps(engine, state["optimizer_steps"])
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a policy directory with the tokenizer of `source` and a probe (reference
-    log-probabilities).
+    """Write the policy of an engine to a folder.
 
-    All ranks must call this function together.
+    The tokenizer is copied from the folder `source`. The policy gets a probe, which contains
+    log-probabilities to check samplers. All ranks must call this function together.
     """
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}
@@ -227,9 +238,9 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
 
 
 def _make_moments(engine: Engine) -> None:
-    # AdamW creates its moments in its first step, which is too late to load them. So a step with
-    # learning rate 0 is taken: first without DeepSpeed, because DeepSpeed expects all moments to
-    # exist after the step of the first group.
+    # AdamW creates its moments in its first step, but they must exist before they can be loaded.
+    # Therefore a step with learning rate 0 is taken. It is taken without DeepSpeed first, because
+    # DeepSpeed expects that all moments exist after the step of the first parameter group.
     for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
         part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()
@@ -256,9 +267,10 @@ def _set_steps(engine: Engine, steps: int) -> None:
 
 
 class ClippedAdamW(torch.optim.AdamW):
-    """Clips the gradient norm to `clip_grad`, and skips steps with a norm that is not finite.
+    """AdamW that clips the gradient norm to `clip_grad`.
 
-    DeepSpeed reads `overflow` and `_global_grad_norm` after a step.
+    A step with a gradient norm that is not finite is skipped. DeepSpeed reads `overflow` and
+    `_global_grad_norm` after each step.
     """
 
     clip_grad = 1.0

@@ -1,4 +1,4 @@
-"""Update jobs, and messages between a learner's workers and their client."""
+"""Update jobs, and the messages between the workers of the learner and their client."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -18,23 +18,26 @@ OnStep = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """An update from the learner state `start` (such as "step/6") to the state `end`, with the
-    paths of its inputs.
+    """An update, which trains a learner from one state to the next state. It has the paths of the
+    update's inputs.
 
-    - `start`: with the prefix "fresh:", the update begins with a new optimizer
-    - `policy`: the policy directory at `start`
-    - `learner`: the saved optimizer state; None for a new optimizer, or if the state is in memory
-      only
-    - `scores`: None if the rollouts are demonstrations
-    - `rewards`: the weights of rewards by name
-    - `batch`: the number of trajectories in a mini-batch; None for `update.mini_batches`
-    - `reference`: the directory of the policy for the KL penalty
-    - `before`: the metrics of the run's last update, for adaptive settings and the count of skipped
-      steps
-    - `held_out`: demonstrations; their loss is measured after the update
-    - `adapter`: if set, only an adapter is trained: the adapter in `policy` on the model `base`, or
-      a new adapter that is initialised with `seed`
-    - `reference_base`: the base model of the reference policy, if that is an adapter
+    - `start`, `end`: the labels of the states before and after the update, such as "step/6". If
+      `start` has the prefix "fresh:", the update begins with a new optimizer.
+    - `policy`: the folder of the policy at the start
+    - `learner`: the folder of the saved state at the start. It is None for a new optimizer, or if
+      the state is only in the memory of the learner.
+    - `rollouts`, `scores`: the files with trajectories and with their scores. `scores` is None if
+      the trajectories are demonstrations.
+    - `rewards`: the weight of each reward
+    - `batch`: the number of trajectories in a mini-batch, or None to make `update.mini_batches`
+      mini-batches
+    - `reference`: the folder of the reference policy of the KL penalty
+    - `before`: the metrics of the last update, for settings that adapt to metrics, and for the
+      number of skipped steps
+    - `held_out`: a file with demonstrations. Their loss is measured after the update.
+    - `adapter`: if it is set, only an adapter is trained. If `policy` is an adapter on the model
+      `base`, it is trained further. Otherwise a new adapter is initialized with `seed`.
+    - `reference_base`: if the reference policy is an adapter, the folder of its base model
     """
 
     start: str
@@ -59,16 +62,17 @@ class UpdateJob:
 
 
 class LearnerLost(RuntimeError):
-    """The learner died or lost its state. The update must be repeated."""
+    """The learner died or lost the state in its memory. The update must be repeated."""
 
 
 class LearnerFailed(RuntimeError):
-    """A request failed in the learner. The message ends with the learner's traceback."""
+    """A request failed in the learner. The message ends with the traceback of the learner."""
 
 
 class WorkerMessage(BaseModel):
-    """A message between the workers and their client, sent as a line of JSON. Each request has its
-    own connection.
+    """A message between the workers and their client. It is sent as a line of JSON.
+
+    Each request has its own connection.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,14 +83,14 @@ class AskLabel(WorkerMessage):
 
 
 class RunUpdate(WorkerMessage):
-    """A request to run an update; the result is its metrics."""
+    """A request to run an update. The result has the metrics of the update."""
 
     op: Literal["update"] = "update"
     job: UpdateJob
 
 
 class SavePolicy(WorkerMessage):
-    """A request to write the policy of the state with this label."""
+    """A request to write the policy of the state with the label `label` to a folder."""
 
     op: Literal["save_policy"] = "save_policy"
     label: str | None
@@ -94,7 +98,10 @@ class SavePolicy(WorkerMessage):
 
 
 class SaveState(WorkerMessage):
-    """A request to copy the state with this label (first result) and write it (second result)."""
+    """A request to save the state with the label `label` in a folder.
+
+    The first result is sent when the state is copied, and the second when the copy is written.
+    """
 
     op: Literal["save_state"] = "save_state"
     label: str | None
@@ -111,7 +118,7 @@ class Result(WorkerMessage):
 
 
 class Lost(WorkerMessage):
-    """A reply: the state that should be saved is not in memory."""
+    """A reply: the requested state is not in the memory of the workers."""
 
     reason: str
 

@@ -1,8 +1,8 @@
-"""`python -m agentfly_core.training.lean_imports MODULE ...` runs a program with fewer imports.
+"""Run a program with fewer imports: `python -m agentfly_core.training.lean_imports MODULE ...`.
 
-DeepSpeed would import MLflow, and transformers would import scikit-learn, which takes two seconds.
-Garbage collection during imports takes another second, so it is disabled: the program must call
-`gc.enable()` when it is loaded.
+DeepSpeed would import MLflow, and transformers would import scikit-learn. Both imports together
+take two seconds. Garbage collection during imports takes another second, so it is disabled. The
+program must call `gc.enable()` after its imports.
 """
 
 import gc

@@ -38,12 +38,15 @@ HANDED_ON = (
     "PYTORCH_",
     "TORCH_",
 )
-"""Prefixes of environment variables that are passed to other nodes. They contain no secrets."""
+"""Prefixes of the environment variables that are passed to other nodes.
+
+None of them is a secret.
+"""
 INTERVAL = 1.0
 
 
 def main() -> None:
-    """Run until the command ends on a node, or until SIGTERM."""
+    """Run the command on all nodes, until it ends on one of them or SIGTERM arrives."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -61,7 +64,7 @@ def main() -> None:
             parts[node] = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
         while not (ended := [name for name, part in parts.items() if part.poll() is not None]):
             for pipe in filter(None, (part.stdin for part in parts.values())):
-                # the command has ended on this node; the check above reports that
+                # the pipe is broken if the command has ended on this node, which is reported above
                 with suppress(BrokenPipeError):
                     pipe.write(remote_watchdog.SIGN)
             time.sleep(INTERVAL)
@@ -72,9 +75,10 @@ def main() -> None:
 
 
 def free_port(node: str) -> int:
-    """Return a free port of this machine, with the name `node`.
+    """Return a free port of this machine.
 
-    Raises ValueError for a wrong name.
+    `node` is the name of this machine. Raises ValueError if the machine cannot listen under this
+    name.
     """
     try:
         with socket.create_server((node, 0)) as server:
@@ -87,7 +91,10 @@ def free_port(node: str) -> int:
 
 
 def remote(command: Sequence[str]) -> str:
-    """Return the shell command for another node: the command under a watchdog."""
+    """Return the shell command that runs a command on another node.
+
+    On the other node, a watchdog starts the command.
+    """
     variables = environment().items()
     handed = [f"{name}={value}" for name, value in variables if name.startswith(HANDED_ON)]
     there = ["env", *handed, sys.executable, "-m", remote_watchdog.__name__, *command]

@@ -1,4 +1,4 @@
-"""A causal language model that computes log-probabilities at sampled tokens only."""
+"""A causal language model that computes log-probabilities only for sampled tokens."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -21,17 +21,18 @@ from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
 
 PIECES = {"cpu": 256, "cuda": 1024}
-"""Tokens whose logits are computed at once. Pieces are larger on a GPU, because each piece adds a
-gradient with the size of the output layer.
+"""The number of tokens for which logits are computed at the same time. It is larger on a GPU,
+because each such piece adds a gradient with the size of the output layer.
 """
 
 
 class Policy(nn.Module):
-    """A language model that computes logits only at positions that predict sampled tokens.
+    """A language model, with an optional critic.
 
-    Rows are padded on the right, so causal attention needs no mask. A critic predicts the return
-    from the hidden state before each sampled token. This hidden state comes from the policy, or
-    from the critic's own backbone.
+    Logits are computed only at positions that predict sampled tokens. Rows are padded on the right,
+    so causal attention needs no mask. The critic predicts the return from the hidden state before
+    each sampled token. This hidden state comes from the policy, or from the critic's own copy of
+    the model.
     """
 
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
@@ -42,7 +43,7 @@ class Policy(nn.Module):
         self.projection = Projection(model.get_output_embeddings(), cap)
         self.critic: nn.ModuleDict | None = None
         if critic != "none":
-            # initialised to predict 0
+            # the initial weights predict 0
             head = nn.Linear(self.projection.weight.shape[1], 1, dtype=model.dtype)
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
@@ -56,17 +57,17 @@ class Policy(nn.Module):
         temperature: float | Tensor,
         trees: PrefixTrees | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute log-probability, entropy and value, each [rows, T]. They are 0 for tokens that
-        were not sampled.
+        """Compute the log-probabilities, the entropies and the critic's values, each [rows, T].
 
-        `tokens` (int64) and `sampled` (bool) are [rows, T]; `temperature` is a number or [rows, T].
-        `trees` contains the same rows as prefix trees, which saves time without changing the
-        result.
+        They are 0 for tokens that were not sampled. `tokens` (int64) and `sampled` (bool) have the
+        shape [rows, T]. `temperature` is a number, or has the shape [rows, T]. If `trees` is not
+        None, it has the same rows as prefix trees. This saves time, and changes the result only by
+        rounding.
         """
         inputs: dict[str, Any] = {"input_ids": tokens}
         if trees is not None:
             inputs = trees.inputs(self.model.config.get_text_config(decoder=True), self.model.dtype)
-        # only at these positions: logits of all tokens would take most of the memory
+        # only the positions that predict sampled tokens, because logits need much memory
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
         predicting = (places if trees is None else trees.places)[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
@@ -87,10 +88,10 @@ class Policy(nn.Module):
 
 
 class Projection(nn.Module):
-    """An output layer that computes logits in pieces, with soft-capping as in arXiv 2408.00118.
+    """An output layer that computes logits in pieces. `cap` is for soft-capping (arXiv 2408.00118).
 
-    All pieces are computed in one call of the module: ZeRO 3 gathers weights for each call, and all
-    ranks must make the same calls in the same order.
+    All pieces are computed in one call of the module, because ZeRO 3 gathers the weights for each
+    call, and all ranks must make the same calls in the same order.
     """
 
     def __init__(self, layer: nn.Linear, cap: float | None) -> None:
@@ -100,8 +101,9 @@ class Projection(nn.Module):
     def forward(
         self, hidden: Tensor, tokens: Tensor, temperature: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute the log-probability and the entropy of n tokens, each [n]. The backward pass
-        recomputes each piece.
+        """Compute the log-probabilities and the entropies of n tokens, each [n].
+
+        The backward pass computes the logits of each piece again.
         """
 
         def chosen(
@@ -130,7 +132,7 @@ class Projection(nn.Module):
 
 
 def _hidden(backbone: nn.Module, inputs: Mapping[str, Any]) -> Tensor:
-    """Return the last hidden states [rows * T, width]."""
+    """Return the hidden states of the last layer, with the shape [rows * T, width]."""
     hidden: Tensor = backbone(**inputs, use_cache=False).last_hidden_state
     return hidden.flatten(0, 1)
 
@@ -143,26 +145,27 @@ def load_policy(
     adapter: Adapter | None = None,
     seed: int = 0,
 ) -> Policy:
-    """Load a policy directory, without dropout. An adapter is loaded on the model `base`.
+    """Load the policy in a folder. Dropout is turned off.
 
-    If `adapter` is set and the directory contains a whole model, the model gets a new adapter,
-    initialised with `seed`. The critic is always new. Weights of -0.0 become 0.0, because saved
-    states are sums over ranks. Raises OSError for a missing model.
+    If the folder contains an adapter, the model in the folder `base` is loaded, too. If `adapter`
+    is set and the folder contains a whole model, the model gets a new adapter, which is initialized
+    with `seed`. The critic is always new. Weights of -0.0 become 0.0, as in saved states, which are
+    sums over ranks. Raises OSError if the model is missing.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and not is_adapter(Path(folder)):
         lora.add(model, adapter, seed)
     for parameter in model.parameters():
-        # a sum over ranks turns -0.0 into 0.0, and a resumed run must have the same bytes
+        # a sum over ranks changes -0.0 to 0.0, and a continued run must have the same bytes
         parameter.data.add_(0.0)
     return Policy(model, critic).eval()
 
 
 def recompute_activations(policy: Policy) -> None:
-    """Make layers recompute their activations in the backward pass (arXiv 1604.06174).
+    """Make layers compute their activations again in the backward pass (arXiv 1604.06174).
 
-    Sets layers to training mode, which transformers requires. Raises ValueError for a model with
-    dropout or without support for gradient checkpointing.
+    This sets layers to training mode, which transformers requires. Raises ValueError if the model
+    has dropout, or if it does not support gradient checkpointing.
     """
     config = policy.model.config
     if any(value for name, value in config.to_dict().items() if "drop" in name):

@@ -1,9 +1,9 @@
-"""Prefix sharing: rows with a common prefix form a tree of tokens, so the common prefix is computed
-only once.
+"""Prefix sharing: rows with a common prefix become a tree of tokens, so the common prefix is
+computed only once.
 
-Trees are stored in preorder: the descendants of a token follow it without gaps. So the attention
-mask needs only the index where each token's descendants end. A token's position is its depth in the
-tree. The loss gets the same rows as without prefix sharing.
+Trees are stored in preorder: the descendants of a token follow the token without gaps. The
+attention mask therefore follows from the index at which the descendants of each token end. The
+position of a token is its depth in the tree. The loss has the same rows as without prefix sharing.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,16 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 SMALL = 2048
-"""The number of tokens up to which a tree's masked attention between rows costs little."""
+"""In a tree with at most this number of tokens, the masked attention between rows costs little."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Rows with a common prefix: the indices of the rows, and of their tokens in the tree.
+    """A tree of rows with a common prefix.
 
-    The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]: `Tree((4, 7), ([0, 1, 2, 3], [0,
-    1, 4]))`.
+    `rows` has the indices of the rows. For each row, `branches` has the indices of the row's tokens
+    in the tree. If the rows 4 and 7 have the tokens [1, 87, 4, 2] and [1, 87, 5], the tree is
+    `Tree((4, 7), ([0, 1, 2, 3], [0, 1, 4]))`.
     """
 
     rows: tuple[int, ...]
@@ -40,13 +41,14 @@ class Tree:
 class PrefixTrees:
     """Trees of tokens in preorder, padded on the right.
 
-    The two rows [1, 87, 4, 2] and [1, 87, 5] are one tree:
+    The two rows [1, 87, 4, 2] and [1, 87, 5] form one tree:
 
     tokens  [[1, 87, 4, 2, 5]]            int64 [trees, N]
     depths  [[0, 1, 2, 3, 2]]             int64 [trees, N], the position of a token in its rows
-    ends    [[5, 5, 4, 4, 5]]             int64 [trees, N], one more than its last descendant
-    places  [[0, 1, 2, 3], [0, 1, 4, 0]]  int64 [rows, T], the places of a row's tokens among all
-                                          trees * N
+    ends    [[5, 5, 4, 4, 5]]             int64 [trees, N], the index of a token's last descendant,
+                                          plus 1
+    places  [[0, 1, 2, 3], [0, 1, 4, 0]]  int64 [rows, T], for each token of a row, its index in the
+                                          flattened `tokens`
     """
 
     tokens: Tensor
@@ -57,23 +59,25 @@ class PrefixTrees:
     @property
     def attends(self) -> Tensor:
         """The attention mask, bool [trees, N, N]: a token attends to itself and its ancestors."""
-        # in preorder, ancestors come before a token, and a token is a descendant of an earlier
-        # token exactly if its index is below that token's end
+        # in preorder, the descendants of a token are exactly the later tokens with an index below
+        # the token's entry in `ends`
         node = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 
     def within(self, window: int) -> Tensor:
-        """Return the attention mask, bool [trees, N, N], of a sliding window of `window` tokens in
-        each row.
+        """Return the attention mask for a sliding window, bool [trees, N, N].
+
+        A token attends only to the last `window` tokens of its row.
         """
-        # compared by depth, not by index: tokens of other branches are between a token and its
-        # ancestors
+        # depths are compared and not indices, because tokens of other branches may be between a
+        # token and its ancestors
         distance = self.depths.unsqueeze(2) - self.depths.unsqueeze(1)
         return self.attends & (distance < window)
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-        """Return the inputs of a causal language model, with an attention mask for each kind of
-        attention layer.
+        """Return the inputs for a causal language model with the config `config`.
+
+        They have an attention mask for each kind of attention that the layers of the model have.
         """
         # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)
@@ -88,13 +92,15 @@ class PrefixTrees:
         return {"input_ids": self.tokens, "position_ids": self.depths, "attention_mask": masks}
 
     def to(self, device: torch.device | str) -> Self:
-        """Copy the trees to a device."""
+        """Return a copy of the trees on a device."""
         return type(self)(*(getattr(self, one.name).to(device) for one in fields(self)))
 
 
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a boolean mask to an additive mask [trees, 1, N, N]: 0 where a token attends, else
-    the smallest number of the dtype.
+    """Convert a boolean mask to an additive mask [trees, 1, N, N].
+
+    An entry is 0 if the token attends to the other token. Otherwise it is the smallest number of
+    the dtype.
     """
     # not -inf, because the softmax of a row with only -inf is nan
     mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
@@ -102,17 +108,17 @@ def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
-    """Build trees from right-padded rows [rows, T]. A tree has at most `limit` tokens, or a single
-    row.
+    """Build trees from rows of tokens [rows, T], which are padded on the right.
 
-    A row joins a tree if it shares at least as many tokens as it adds. In addition, the new tree
-    must have at most `SMALL` tokens, or need no more attention than the tree and the row
-    separately.
+    A tree has at most `limit` tokens, or a single row. A row is added to a tree if it has at least
+    as many tokens in common with the tree as it adds to the tree. In addition, the new tree must
+    have at most `SMALL` tokens, or its attention must not cost more than the attention of the tree
+    and of the row separately.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
     before: list[int] = []
-    # in sorted order a row shares its longest prefix with the last branch of the last tree
+    # in sorted order, a row has its longest common prefix with the last branch of the last tree
     for index in sorted(range(len(rows)), key=rows.__getitem__):
         row, size = rows[index], trees[-1].size if trees else 0
         pairs = enumerate(zip(before, row, strict=False))
@@ -122,7 +128,8 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
         # masked attention over a tree costs (size + added)^2, separate rows cost the sum of their
         # squares
         cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
-        # a row that shares less than it adds saves little work, and needs a mask of the whole tree
+        # if a row adds more tokens than it has in common with the tree, a tree saves little work,
+        # but needs an attention mask
         if common >= added and size + added <= limit and cheap:
             branch = np.concatenate(
                 [trees[-1].branches[-1][:common], np.arange(size, size + added)]
@@ -134,7 +141,10 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
 
 
 def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
-    """Make the tensors of trees. `tokens` [rows, T] contains the rows in the order of the trees."""
+    """Return the tensors of trees.
+
+    `tokens` [rows, T] has the rows of the first tree, followed by the rows of the next trees.
+    """
     width = max(tree.size for tree in trees)
     rows = tokens.numpy()
     merged, depths = np.zeros((2, len(trees), width), np.int64)
@@ -145,7 +155,7 @@ def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
     for row, (number, branch) in enumerate(branches):
         merged[number, branch] = rows[row, : len(branch)]
         depths[number, branch] = np.arange(len(branch))
-        # branches come in preorder, so the last branch through a token sets its final end
+        # branches are in preorder, so the last branch that contains a token sets its final end
         ends[number, branch] = branch[-1] + 1
         places[row, : len(branch)] = branch + number * width
     return PrefixTrees(*map(torch.from_numpy, (merged, depths, ends, places)))

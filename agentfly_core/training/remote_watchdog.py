@@ -1,7 +1,7 @@
-"""The program that runs a command on another node while the starting node sends heartbeats.
+"""The program that runs a command on another node.
 
-If stdin is closed, or a minute passes without a heartbeat, the command and its descendants are
-killed.
+The node that started it sends heartbeats to stdin. If stdin is closed, or if a minute passes
+without a heartbeat, the command and its descendants are killed.
 """
 
 import os
@@ -17,14 +17,15 @@ SILENCE = 60.0
 
 
 def main() -> None:
-    """Run the command until it ends, or until heartbeats stop."""
+    """Run the command until it ends, or until the heartbeats stop."""
     # an exception, so that `finally` kills the command
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     become_subreaper()
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     try:
         dead = os.pidfd_open(child.pid)
-        # stdin is readable for a heartbeat and at its end, `dead` once the command has ended
+        # stdin is readable if a heartbeat arrived or if stdin was closed, and `dead` is readable if
+        # the command has ended
         while select.select([0, dead], [], [], SILENCE)[0] == [0] and os.read(0, 64):
             pass
         end_politely(child)

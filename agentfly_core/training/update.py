@@ -1,7 +1,8 @@
 """An update of a policy: compute signals and advantages, then take the optimizer steps.
 
-Signals are the log-probabilities of the reference policy, and the log-probabilities and values of
-the policy before the first step. There are `epochs` x `mini_batches` optimizer steps.
+The signals are the log-probabilities of the reference policy, and the log-probabilities and the
+critic's values of the policy before the first optimizer step. An update has `epochs` x
+`mini_batches` optimizer steps.
 """
 
 import math
@@ -33,11 +34,14 @@ from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 class Updater:
     """Runs an update. Every rank has all data and computes a part of the rows.
 
-    Means over tokens: `train/entropy`, `train/kl` (KL divergence from the policy before the
-    update), `train/kl_reference`, `train/clip_fraction` and `train/learned_share` (the share of
-    tokens in rows with a backward pass). `train/not_finite_share` is the share of tokens in
-    micro-batches that were skipped because the loss is not finite. `train/loss` and
-    `train/grad_norm` are means over optimizer steps.
+    Some of the metrics:
+
+    - `train/entropy`, `train/kl_reference`, `train/clip_fraction`: means over tokens
+    - `train/kl`: the mean over tokens of the KL divergence from the policy before the update
+    - `train/learned_share`: the share of tokens in rows with a backward pass
+    - `train/not_finite_share`: the share of tokens in micro-batches that were skipped, because
+      their loss is not finite
+    - `train/loss`, `train/grad_norm`: means over optimizer steps
     """
 
     engine: Engine
@@ -56,15 +60,18 @@ class Updater:
     skipped: int = 0
 
     def run(self, data: UpdateData, reference: Policy | None, progress: OnStep) -> dict[str, float]:
-        """Take the optimizer steps and return the metrics. `progress` is called after each step."""
+        """Take the optimizer steps, and return the metrics of the update.
+
+        `progress` is called after each optimizer step.
+        """
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         require_trainable(self.engine.module.model.config, self.job.update.share_prefixes)
-        # a single temperature is kept as a number, because dividing by a tensor changes the logits'
-        # bits
+        # if all temperatures are equal, a number is used, because a division by a tensor changes
+        # the last bits of logits
         own = data.batch.temperature[data.batch.sampled]
         self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
         members = torch.unique(data.batch.trajectory)
-        # the steps are drawn first, because their number determines which signals are needed
+        # mini-batches are drawn first, because their number determines which signals are needed
         steps = mini_batches(self.job, members)
         batch = self._with_signals(data.batch, reference, len(steps))
         estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
@@ -74,28 +81,33 @@ class Updater:
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
-            # the policy has diverged: further steps would be skipped as well
+            # the policy has diverged, so further steps would be skipped, too
             if self.skipped == SKIPPED_IN_A_ROW:
                 break
         return self._metrics(data)
 
     def loss_of(self, batch: RolloutBatch) -> float:
-        """Return the mean of -log p over the reply tokens of demonstrations, without training."""
+        """Return the mean of -log p over the sampled tokens of a batch, without training on
+        them.
+        """
         logprobs, _ = self._score(self.engine, batch)
         return -float(logprobs[batch.sampled].double().mean())
 
     def _with_signals(
         self, batch: RolloutBatch, reference: Policy | None, steps: int
     ) -> RolloutBatch:
-        """Return the batch with the log-probabilities and values that the algorithm needs."""
+        """Return the batch with the log-probabilities and values that the algorithm needs.
+
+        `steps` is the number of optimizer steps.
+        """
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)
             logprobs, _ = self._score(reference.to(self.engine.device), batch)
             batch = replace(batch, reference_logprobs=logprobs)
             reference.to("cpu")  # the optimizer steps need its memory
         needs = self.algorithm.needs
-        # with a single optimizer step, the step's own forward pass also gives the old
-        # log-probabilities (`on_policy`), unless the advantages need them earlier
+        # With a single optimizer step, the forward pass of this step also computes the old
+        # log-probabilities (`on_policy`), unless the advantages depend on them.
         ours = needs.old_logprobs and self.job.update.old_logprobs == "learner"
         self.on_policy = ours and steps <= 1 and not needs.signals_before_advantages
         if (ours and not self.on_policy) or needs.critic != "none":
@@ -103,12 +115,13 @@ class Updater:
             batch = replace(
                 batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs
             )
-            self._compare(logprobs, batch)  # measured before training changes the learner
+            self._compare(logprobs, batch)  # before training changes the weights
         return batch
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
-        """Return the log-probabilities and the values of sampled tokens, each [rows, T]. Every rank
-        gets all rows.
+        """Return the log-probabilities and the critic's values of sampled tokens, each [rows, T].
+
+        On every rank, the result has all rows.
         """
         logprobs = torch.zeros_like(batch.rollout_logprobs)
         values = torch.zeros_like(logprobs)
@@ -117,14 +130,17 @@ class Updater:
                 outputs = model(micro.tokens, micro.sampled, self._temperature(micro), trees)
                 _put(logprobs, rows, outputs[0])
                 _put(values, rows, outputs[2])
-        # each rank has zeros in the rows that other ranks have computed
+        # a rank has zeros in the rows that other ranks have computed, so the sum has all rows
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
-        """Take an optimizer step. Rows without a gradient only get a forward pass, for metrics."""
+        """Take an optimizer step. For rows without a gradient, only the forward pass is computed.
+
+        The forward pass of these rows is needed for metrics.
+        """
         batch = replace(batch, weight=self.algorithm.weights(batch))
-        # weights are computed before the step is split: a mean over tokens must not depend on the
-        # distribution of rows over micro-batches and ranks
+        # weights are computed for all rows of the step, because a mean over tokens must not depend
+        # on how rows are divided into micro-batches and among ranks
         new_logprobs = torch.zeros_like(batch.rollout_logprobs)
         # equal rewards in a group give advantages of exactly 0; such rows need no backward pass
         teaching = batch.advantages.any(dim=1) | self.algorithm.needs.trains_all_rows
@@ -138,10 +154,10 @@ class Updater:
             step_loss += loss.item()
             with self._clock("time/backward"):
                 self.engine.set_gradient_accumulation_boundary(number == len(parts))
-                # DeepSpeed averages gradients over ranks; the weights already contain the mean over
-                # all ranks, so the product restores the sum
+                # DeepSpeed divides gradients by the number of ranks, but the weights already have
+                # the mean over all ranks, so the loss is multiplied by this number
                 self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
-        # only in the first step, because later steps have a changed learner
+        # only in the first step, because the weights change in each step
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(new_logprobs), batch)
         if not parts:
@@ -164,7 +180,7 @@ class Updater:
                 micro.tokens, micro.sampled, self._temperature(micro), trees
             )
             if self.on_policy:
-                # detached, or the ratio to the old policy would be a constant without a gradient
+                # detached: otherwise the ratio to the old policy would be a constant
                 micro = replace(micro, old_logprobs=logprobs.detach())
             loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
         learned = torch.full_like(entropy, float(torch.is_grad_enabled()))
@@ -180,7 +196,7 @@ class Updater:
         self.sums["lost"] += float((micro.sampled & ~counted).sum())
         if loss.total.isfinite():
             return loss.total, logprobs.detach()
-        # nan makes the optimizer skip the step; clamping the loss would hide that it is not finite
+        # with a loss of nan, the optimizer skips the step
         return math.nan * (logprobs.sum() + values.sum()), logprobs.detach()
 
     def _temperature(self, micro: RolloutBatch) -> float | Tensor:
@@ -189,11 +205,14 @@ class Updater:
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor
     ) -> Iterator[tuple[Tensor, RolloutBatch, PrefixTrees | None]]:
-        """Yield this rank's micro-batches of the wanted rows, each with the indices of its rows and
-        with its prefix trees, if rows share prefixes.
+        """Yield the micro-batches of this rank.
+
+        `wanted` is a mask of the rows that are divided into micro-batches. Each micro-batch is
+        yielded with the indices of its rows in `batch`, and with prefix trees if some of its rows
+        have a common prefix.
         """
         rows = wanted.nonzero().flatten()
-        # with a limit of 0, each row is a tree of its own
+        # with a limit of 0, each tree has only one row
         limit = self.token_budget if self.job.update.share_prefixes else 0
         built = build_trees(batch.tokens[rows], batch.lengths[rows], limit)
         sizes = torch.tensor([tree.size for tree in built], dtype=torch.int64)
@@ -203,14 +222,15 @@ class Updater:
             if picked:
                 micro = batch.select(mine)
             else:
-                # an empty pass, because ranks exchange weights or gradients in each pass
+                # a pass without sampled tokens, because ranks exchange weights or gradients in each
+                # pass
                 shortest = batch.select(batch.lengths.argmin().unsqueeze(0))
                 nothing = torch.zeros_like(shortest.weight)
                 micro = replace(
                     shortest, sampled=nothing.bool(), advantages=nothing, weight=nothing
                 )
             trees = None
-            # if no two rows share a prefix, plain rows need no N x N mask
+            # without common prefixes, rows are used instead of trees, which need an N x N mask
             if len(mine) > len(picked):
                 trees = flatten(micro.tokens, picked).to(self.engine.device)
             yield mine, micro.to(self.engine.device), trees
@@ -222,7 +242,7 @@ class Updater:
     def _clock(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        # GPU kernels run asynchronously: otherwise their time would be counted in the next section
+        # wait for GPU kernels, which run asynchronously: their time belongs to this section
         get_accelerator().synchronize()
         self.seconds[name] += time.perf_counter() - started
 
@@ -255,12 +275,14 @@ class Updater:
 
 
 def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
-    """Return metrics for each task of a mixture: the mean, the mean absolute value and the standard
-    deviation of the advantages, and the mean baseline.
+    """Return metrics for each task of a mixture.
+
+    These are the mean, the mean absolute value and the standard deviation of the advantages, and
+    the mean of the baselines. With a single task, the result is empty.
     """
     metrics: dict[str, float] = {}
     for name, members in outcomes.tasks.items():
-        if name == SINGLE:  # with one task, the metrics of all trajectories equal the task's
+        if name == SINGLE:  # with one task, these would equal the metrics of all trajectories
             continue
         chosen = torch.tensor(members)
         own = batch.advantages[torch.isin(batch.trajectory, chosen).unsqueeze(1) & batch.sampled]

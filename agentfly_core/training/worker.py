@@ -42,7 +42,7 @@ PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
 
 
 class Worker:
-    """A rank of the learner, with its engine and its reference policy."""
+    """A rank (process) of the learner, with its engine and its reference policy."""
 
     def __init__(self, ranks: Ranks, memory: engines.Memory, token_budget: int) -> None:
         self.ranks, self.memory, self.token_budget = ranks, memory, token_budget
@@ -55,9 +55,10 @@ class Worker:
     def obey(
         self, request: jobs.WorkerRequest, progress: jobs.OnStep
     ) -> str | dict[str, float] | Callable[[], None] | None:
-        """Handle a request and return its result.
+        """Handle a request, and return its result.
 
-        If the result is a function, the first rank runs it while the next request is handled.
+        If the result is a function, the first rank calls it in the background, while the next
+        request is handled. Raises LearnerLost if the requested state is not in memory.
         """
         if isinstance(request, jobs.AskLabel):
             return self.label
@@ -75,7 +76,7 @@ class Worker:
         return None
 
     def update(self, job: jobs.UpdateJob, progress: jobs.OnStep) -> dict[str, float]:
-        """Run an update from `job.start` to `job.end`."""
+        """Run the update of a job, and return its metrics."""
         algorithm = job.algorithm.make()
         engine = self._engine_at(job, algorithm.needs.critic)
         self.label = None
@@ -106,7 +107,7 @@ class Worker:
         if self.engine is not None:
             engines.close(self.engine)
         self.engine = self.label = self.reference = None
-        # reference cycles would keep the tensors until a later collection
+        # collected now, because reference cycles would keep the tensors
         gc.collect()
         get_accelerator().empty_cache()
 
@@ -128,8 +129,9 @@ class Worker:
 
 
 def requests(address: str) -> Iterator[tuple[str, Send]]:
-    """Yield requests of clients, each with a function that sends a reply. A connection has one
-    request.
+    """Yield the requests of clients that arrive at the socket `address`.
+
+    Each request is yielded with a function that sends a reply. A connection has only one request.
     """
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -149,10 +151,10 @@ def _write(lines: TextIO, reply: jobs.WorkerReply) -> None:
 
 
 def answer(worker: Worker, request: str, reply: Send) -> None:
-    """Handle a request on every rank. After an error, free the memory.
+    """Handle a request on every rank, and reply to the client.
 
-    If only some ranks fail, this process exits, because the other ranks may hang in a collective
-    operation.
+    After an error, the memory of the learner is freed. If only some of the ranks fail, this process
+    exits, because the other ranks may hang in a collective operation.
     """
     try:
         received = REQUEST.validate_json(worker.ranks.broadcast(request))
@@ -170,7 +172,7 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
         if not worker.ranks.gather(GATHERING):
             sys.exit(1)
         reply(_failure(error))
-        traceback.clear_frames(error.__traceback__)  # otherwise their tensors would stay in memory
+        traceback.clear_frames(error.__traceback__)  # frees the tensors in the frames
         worker.forget()
 
 
@@ -188,15 +190,17 @@ def _failure(error: Exception) -> jobs.Failure:
 
 
 def join() -> Ranks:
-    """Join the other ranks. On a single machine, the ranks meet through a file; on several
-    machines, through the launcher's address.
+    """Connect this process with the other ranks.
+
+    On a single machine, the ranks find each other through a file. On several machines, they find
+    each other through the address that the launcher has set.
     """
     # prevents DeepSpeed from compiling an operator for inference
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))
     meeting = "env://"
     if here == count:
-        # pid and start time of the launcher make the file unique
+        # the name of the file contains the process id and the start time of the launcher
         launcher = os.getppid() if count > 1 else os.getpid()
         started = Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[19]
         meeting = f"file://{tempfile.gettempdir()}/ranks-{launcher}-{started}"
@@ -207,8 +211,8 @@ def join() -> Ranks:
 
 
 def main() -> None:
-    """Join the other ranks, then serve requests until the process is ended."""
-    gc.enable()  # lean_imports turned garbage collection off
+    """Connect with the other ranks, then handle requests until the process is killed."""
+    gc.enable()  # lean_imports has disabled garbage collection
     arguments = argparse.ArgumentParser(description=__doc__)
     for name in ("--socket", "--offload"):
         arguments.add_argument(name, required=True)
