@@ -1,4 +1,7 @@
-"""Run model-written Python isolated from this machine. This module has the public names."""
+"""Run Python code of a model, isolated from this machine.
+
+This module contains the public names of the sandbox.
+"""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Attacks on the sandbox, from attacks.toml."""
+"""The test attacks on the sandbox. They are read from attacks.toml."""
 
 import tomllib
 from dataclasses import dataclass
@@ -13,16 +13,22 @@ for kind, outside in {outside!r}.items():
     assert os.readlink("/proc/self/ns/" + kind) != outside, "not in a private namespace: " + kind
 print("inside", flush=True)
 """
-"""Each attack first checks that it is in private namespaces, and prints "inside"."""
+"""Code at the beginning of each attack. It checks that it runs in private namespaces, and prints
+"inside".
+"""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A test attack. In its `code`, `{file}`, `{port}` and `{pid}` are replaced by the file, the
-    port and the process id of the target.
+    """A test attack on the sandbox.
 
-    An attack counts as stopped if it ends with a status in `ends` and does not print "REACHED".
-    Before a sandbox is used for the first time, it must stop all attacks with `probe`.
+    - `code`: Python code, in which `{file}`, `{port}` and `{pid}` are replaced by the file, the
+      port and the process id of the target
+    - `ends`: the attack counts as stopped if its status is one of these and it does not print
+      "REACHED"
+    - `limits`, `collect`: the limits of the execution, and the names of the files to return
+    - `probe`: whether the attack is also tried before a sandbox is used for the first time. The
+      sandbox must stop all of these attacks.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Sandbox backends: a fork server, bubblewrap, and a plain process without isolation."""
+"""The backends of the sandbox: a fork server, bubblewrap, and a plain process without isolation."""
 
 import asyncio
 import io
@@ -21,7 +21,8 @@ SECONDS_TO_START = 30.0
 SERVER, SPAWNED = "agentfly_core.sandbox.guest.server", "agentfly_core.sandbox.guest.spawned"
 PYTHON = ("-s", "-P", "-m")
 SOURCES = Path(__file__).resolve().parents[2]
-# threads count as processes, and a random hash seed would change results
+# one thread, because threads count as processes; a fixed hash seed, because a random seed would
+# change results
 ENVIRONMENT = {
     "HOME": "/sandbox",
     "PATH": "/usr/bin:/bin",
@@ -34,14 +35,14 @@ ENVIRONMENT = {
 
 
 class Unavailable(ServiceFailure, OSError):
-    """The sandbox does not work on this machine; the message contains the reason."""
+    """The sandbox does not work on this machine. The message contains the reason."""
 
 
 class ForkServer:
-    """A backend that forks each execution from a server process.
+    """A backend with a server process. Each execution is a fork of the server.
 
-    The server is started at the first request and again after its death. Requests may come from any
-    thread and event loop.
+    The server is started at the first request. If it has died, it is started again at the next
+    request. Requests may be made from any thread and event loop.
     """
 
     name = "forkserver"
@@ -55,10 +56,11 @@ class ForkServer:
     async def connect(
         self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
     ) -> socket.socket:
-        """Fork a new init process and return the connection to it.
+        """Fork the init process of a new execution, and return the connection to it.
 
-        `cgroups` are file descriptors of the cgroups that the process enters. The server imports
-        `modules` before the fork. Raises Unavailable.
+        `cgroups` are file descriptors of the control groups that the process enters. With `kept`,
+        the execution runs several pieces of code. The server imports `modules` before the fork.
+        Raises Unavailable if the server has died or cannot be started.
         """
         link = self._link
         if link is None or not self.alive():
@@ -71,13 +73,14 @@ class ForkServer:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
             try:
                 while True:
-                    # the socket is full; polled, because no event reports that
+                    # tried again while the socket is full, because no event reports when it has
+                    # room
                     with suppress(BlockingIOError):
-                        # socket.send_fds forgets its flags before Python 3.12, and would wait
+                        # before Python 3.12, socket.send_fds ignores its flags, and would block
                         link.sendmsg([message], rights, flags)
                         return ours
                     await asyncio.sleep(0.01)
-            except BaseException as error:  # also cancelled: close the connection
+            except BaseException as error:  # also after a cancellation
                 ours.close()
                 if isinstance(error, OSError):
                     raise Unavailable(f"the sandbox's server has died: {error}") from error
@@ -87,7 +90,7 @@ class ForkServer:
         return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
-        """End the server and all its executions."""
+        """End the server. All its executions end with it."""
         with self._lock:
             if self._link:
                 self._link.close()
@@ -125,16 +128,16 @@ OWN_SOURCES = ("agentfly_core/__init__.py", "agentfly_core/sandbox")
 
 
 class _PerExecution:
-    """A backend that starts a process for each execution."""
+    """A backend that starts a new process for each execution."""
 
     warm = False
 
     def alive(self) -> bool:
-        """True, because each execution is independent."""
+        """Return True, because executions are independent of each other."""
         return True
 
     def close(self) -> None:
-        """Do nothing, because nothing outlives an execution."""
+        """Do nothing, because all processes end with their execution."""
 
     def _start(
         self,
@@ -143,7 +146,9 @@ class _PerExecution:
         where: Sequence[str],
         cgroups: Sequence[int],
     ) -> socket.socket:
-        """Start a process, and return the connection to it. A thread reaps the process."""
+        """Start a process, and return the connection to it. A thread waits for the end of the
+        process.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
@@ -159,7 +164,7 @@ class _PerExecution:
 
 
 class Bubblewrap(_PerExecution):
-    """A backend that starts each execution with `bwrap`."""
+    """A backend that starts each execution with the program `bwrap`."""
 
     name = "bubblewrap"
 
@@ -170,7 +175,8 @@ class Bubblewrap(_PerExecution):
             raise Unavailable("bubblewrap is not installed")
         words = ["--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
         words += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--chdir", "/"]
-        # the init process mounts the disk; the child drops this capability before the code runs
+        # the init process needs this capability to mount file systems; its child drops the
+        # capability before the code runs
         words += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]
         shown = [*view.visible(), *map(view.shown_at, view.packages())]
         for path in [*view.visible(), *(SOURCES / name for name in OWN_SOURCES)]:
@@ -196,7 +202,7 @@ class Bubblewrap(_PerExecution):
 class Unsafe(_PerExecution):
     """A backend without isolation: each execution is a plain process.
 
-    Limits apply to each process separately.
+    Limits apply to each process of an execution separately.
     """
 
     name = "unsafe"

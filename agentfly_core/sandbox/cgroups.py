@@ -1,6 +1,6 @@
-"""Control groups (v1 or v2) that limit the memory of an execution.
+"""Control groups (version 1 or 2), which limit the memory of an execution.
 
-Control groups are used only if this user may create them.
+They are used only if the current user may create them.
 """
 
 import itertools
@@ -24,16 +24,22 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The control groups of an execution. A process enters them by writing "0" to the file
-    descriptors `entries`.
+    """The control groups of an execution.
+
+    A process enters them by writing "0" to each of the file descriptors `entries`.
     """
 
     folders: tuple[Path, ...]
     entries: tuple[int, ...] = ()
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits. The init process is added to the allowed number of processes."""
-        # in this order, because v1 refuses a limit of memory.memsw below that of memory
+        """Set the limits of the groups.
+
+        The number of processes is one higher than in `limits`, because it includes the init
+        process.
+        """
+        # in this order, because v1 refuses a limit of memory.memsw that is lower than the limit of
+        # memory
         bounds = {
             "memory.limit_in_bytes": limits.memory,
             "memory.memsw.limit_in_bytes": limits.memory,
@@ -46,7 +52,7 @@ class Cgroup:
                 path.write_text(str(bounds[path.name]))
 
     def oom_kills(self) -> int:
-        """Return the number of processes that the kernel killed at the memory limit."""
+        """Return how many processes the kernel has killed because of the memory limit."""
         words: list[str] = []
         names = ("memory.oom_control", "memory.events")
         for path in (folder / name for folder in self.folders for name in names):
@@ -55,7 +61,7 @@ class Cgroup:
         return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
     def removed(self) -> bool:
-        """Remove the groups. Return False if the kernel still has processes in them."""
+        """Remove the groups. Return False if a group still contains processes."""
         for folder in self.folders:
             try:
                 folder.rmdir()
@@ -68,8 +74,9 @@ class Cgroup:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Creates and removes control groups in parent folders: `Cgroups("v1",
-    (Path("/sys/fs/cgroup/memory/user"), ...))`.
+    """Creates and removes control groups in the folders `parents`.
+
+    Example: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), ...))`.
     """
 
     version: str
@@ -78,7 +85,7 @@ class Cgroups:
 
     @classmethod
     def detect(cls) -> Self:
-        """Detect the best usable version, and remove groups of dead processes."""
+        """Detect the best usable version, and remove the groups of dead processes."""
         groups = Path("/proc/self/cgroup").read_bytes()
         for version, parents in _candidates(groups, Path("/sys/fs/cgroup")):
             here = cls(version, tuple(parents))
@@ -88,13 +95,15 @@ class Cgroups:
         return cls("none", ())
 
     def sweep(self) -> None:
-        """Remove groups that dead AgentFly processes left behind."""
+        """Remove the groups of AgentFly processes that have died."""
         for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
             if not mark_alive(folder.name):
                 Cgroup((folder,)).removed()
 
     def fresh(self) -> Cgroup:
-        """Create the groups of an execution, without limits. Pass them to `end` afterwards."""
+        """Create the groups of an execution. Limits are set later with `Cgroup.limit`. Pass them to
+        `end` after the execution.
+        """
         name = f"{PREFIX}{next(_NUMBERS)}-{own_mark()}"
         folders, entries = tuple(parent / name for parent in self.parents), list[int]()
         try:
@@ -107,9 +116,10 @@ class Cgroups:
         return Cgroup(folders, tuple(entries))
 
     def end(self, cgroup: Cgroup) -> None:
-        """Remove the groups of an execution.
+        """Remove the groups of an execution that has ended.
 
-        If processes are still running in the groups, a later call removes the groups.
+        If processes are still running in the groups, a later call of `end` or `close` removes the
+        groups.
         """
         for entry in cgroup.entries:
             os.close(entry)
@@ -117,7 +127,7 @@ class Cgroups:
         self._remove_ended()
 
     def close(self) -> None:
-        """Remove the remaining groups. Give up after a second."""
+        """Remove the remaining groups. Give up after one second."""
         for _ in range(100):
             self._remove_ended()
             if not self._ended:
@@ -126,7 +136,7 @@ class Cgroups:
 
     def _remove_ended(self) -> None:
         for _ in range(len(self._ended)):
-            with suppress(IndexError):  # another thread was faster
+            with suppress(IndexError):  # another thread has emptied the queue
                 if not (old := self._ended.popleft()).removed():
                     self._ended.append(old)
 
@@ -146,13 +156,15 @@ class Cgroups:
 
 
 def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Yield possible parent groups: this process's group in /proc/self/cgroup and, in v2, its
-    parent.
+    """Yield versions of control groups, each with possible parent folders.
 
-    In a container this group may not exist; then the container's own group is the root.
+    A parent is the group of this process in /proc/self/cgroup, or in v2 also the parent of this
+    group. In a container, this group may be missing below `root`. Then the container's own group is
+    at `root`.
     """
     lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
-    # by controllers, "" in v2: 4:memory:/user, 0::/user
+    # paths by controllers; the controllers are "" in v2. Lines are for example 4:memory:/user and
+    # 0::/user.
     own = {line[1]: line[2].removeprefix("/") for line in lines if len(line) == 3 and line[2]}
     if "" in own:
         for place in (root / own[""], (root / own[""]).parent):

@@ -1,4 +1,4 @@
-"""Run a program in its own sandbox, where a single port is connected to this process."""
+"""Run a program in its own sandbox. Only one port in the sandbox is connected to this process."""
 
 import asyncio
 import functools
@@ -14,9 +14,9 @@ from agentfly_core.sandbox.guest import confined as guest
 from agentfly_core.sandbox.preflight import chosen
 
 ADDRESS = f"http://{guest.HOST}:{guest.PORT}"
-"""The address in the sandbox that is connected to this process."""
+"""The address in the sandbox at which programs reach the server of this process."""
 FOLDERS = {"HOME": "/sandbox", "TMPDIR": "/tmp"}
-"""Environment variables of the program that name its private folders in the sandbox."""
+"""Environment variables that contain the program's private folders in the sandbox."""
 _BEGIN = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from agentfly_core.sandbox.guest.confined import main; main()"
@@ -38,7 +38,7 @@ print(json.dumps([program, *links, packages, library, *editable]))
 
 
 def isolates() -> bool:
-    """Whether this machine's sandbox isolates programs. False for the backend `unsafe`.
+    """Return whether the sandbox of this machine isolates programs. The backend `unsafe` does not.
 
     Raises Unavailable if the sandbox cannot run programs. The message contains a remedy.
     """
@@ -52,10 +52,11 @@ def isolates() -> bool:
 
 
 def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> tuple[str, ...]:
-    """Return the command that runs `command`, `[python, ...]`, in a sandbox with these files.
+    """Return the command that runs `command` in a sandbox. `command` must be `[python, ...]`.
 
-    The sandbox sends its listening socket over `link`; receive it at the other end with `listener`.
-    Raises OSError or CalledProcessError if `python` cannot be run.
+    `files` are visible in the sandbox. The sandbox sends the listening socket of its port over
+    `link`. The function `listener` receives it at the other end of `link`. Raises OSError or
+    CalledProcessError if the interpreter cannot be run.
     """
     python, *paths = _interpreter(command[0])
     shown = [*map(os.path.abspath, files), *paths]
@@ -65,15 +66,20 @@ def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> 
 
 @functools.cache
 def _interpreter(python: str) -> tuple[str, ...]:
-    """Return the path of an interpreter, followed by the files and folders that it needs: its
-    symbolic links, its packages, its library, and packages of editable installations.
+    """Return the path of an interpreter, followed by the files and folders that it needs.
+
+    These are its symbolic links, its packages, its library, and the packages of editable
+    installations.
     """
     command = [python, "-I", "-c", _PATHS]
     return tuple(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
 
 
 async def listener(link: socket.socket) -> socket.socket:
-    """Wait for the listening socket of a sandbox, and return it. Raises Unavailable."""
+    """Wait until a sandbox sends its listening socket, and return the socket.
+
+    Raises Unavailable if the sandbox fails.
+    """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(link, readable.set)
     try:
@@ -84,5 +90,5 @@ async def listener(link: socket.socket) -> socket.socket:
     if not descriptors:
         raise Unavailable(f"The sandbox of a program failed: {message.decode() or 'it exited'}")
     received = socket.socket(fileno=descriptors[0])
-    received.set_inheritable(False)  # recv_fds ignores MSG_CMSG_CLOEXEC
+    received.set_inheritable(False)  # not set by recv_fds
     return received

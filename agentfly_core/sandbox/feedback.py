@@ -1,4 +1,4 @@
-"""The text that a model reads about an execution."""
+"""The text about an execution that a model reads."""
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import ToolError
@@ -8,8 +8,8 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
     """Return the text that the code printed, followed by `note`.
 
-    If the code failed, raise ToolError with these texts and the reason. If the sandbox failed,
-    raise ServiceFailure.
+    Raises ToolError if the code failed. Its message also contains the printed text and `note`.
+    Raises ServiceFailure if the sandbox failed.
     """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")

@@ -1,4 +1,6 @@
-"""Choose the first sandbox backend that stops all test attacks on this machine."""
+"""Choose a backend of the sandbox: the first backend that stops all test attacks on this
+machine.
+"""
 
 import asyncio
 import functools
@@ -26,9 +28,11 @@ _lock = threading.Lock()
 
 
 def chosen() -> Sandbox:
-    """Return the sandbox that AGENTFLY_SANDBOX names, or else the first that works. Cached.
+    """Return the sandbox of this process.
 
-    Raises Unavailable, with a remedy, if no sandbox works.
+    If the environment variable AGENTFLY_SANDBOX is set, this is its backend. Otherwise it is the
+    first backend that works. The result is cached. Raises Unavailable if no backend works. The
+    message contains a remedy.
     """
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))
@@ -56,7 +60,9 @@ def _chosen(wanted: str) -> Sandbox:
 
 
 async def _weakness(sandbox: Sandbox) -> str:
-    """Return the attacks that a sandbox does not stop; empty if it stops all probes."""
+    """Return the attacks that a sandbox does not stop, or "" if it stops all attacks with
+    `probe`.
+    """
     try:
         first = await sandbox.execute(ExecRequest(b"print(6 * 7)"))
         if first.stdout != "42\n":

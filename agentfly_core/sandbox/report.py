@@ -1,4 +1,7 @@
-"""The report that `agentfly doctor --sandbox` prints: the sandbox and the results of attacks."""
+"""The report of `agentfly doctor --sandbox`.
+
+It describes the sandbox and the results of attacks.
+"""
 
 import platform
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Run Python in a sandbox: one program, or a session that keeps its state."""
+"""Run Python in a sandbox: either one program, or a session that keeps its state."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -24,11 +24,12 @@ async def run(
         result = await run("print(open('a.txt').read().upper())", files={"a.txt": "hello"})
         result.status, result.stdout        # Status.OK, "HELLO\\n"
 
-    `files` maps relative names to the contents of files in the working directory. `collect` names
-    files to return. The code runs as main.py in a fresh interpreter, with numpy, pandas and
-    scikit-learn if they are installed. The fork server imports `modules` once, so that each program
-    can import them without delay. At most 32 programs run at once; waiting does not count towards
-    the time limit. Raises Unavailable with a remedy, and ValueError for an absolute name.
+    `files` maps relative file names to contents. These files are in the working directory of the
+    code. `collect` lists the names of files to return. The code runs as main.py in a new
+    interpreter, with numpy, pandas and scikit-learn if they are installed. The fork server imports
+    `modules` once, and later programs can import them without delay. At most 32 programs run at
+    once. The time in which a program waits for others does not count towards its time limit. Raises
+    Unavailable if the sandbox does not work, and ValueError if a file name is not relative.
     """
     sandbox = await asyncio.to_thread(chosen)
     given = {name: as_bytes(content) for name, content in (files or {}).items()}
@@ -37,12 +38,14 @@ async def run(
 
 
 def as_bytes(content: str | bytes) -> bytes:
-    """Encode text as UTF-8, with lone surrogates escaped."""
+    """Encode text as UTF-8. Lone surrogates are escaped."""
     return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 
 class Session:
-    """An interpreter in a sandbox, which the first `run` starts. Use it on one event loop only."""
+    """An interpreter in a sandbox. The first call of `run` starts it. Use it on one event loop
+    only.
+    """
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._sandbox, self._limits = sandbox, limits
@@ -51,15 +54,17 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the next call of `run` continues with the state of the last call. False before
-        the first call.
+        """Whether the next call of `run` continues with the state of the last call.
+
+        Before the first call, this is False.
         """
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code with the session's state.
+        """Run code with the state of the session.
 
-        Concurrent calls run one after another. Cancelling a call ends the interpreter.
+        `collect` lists the names of files to return. Concurrent calls are processed one after
+        another. If a call is cancelled, the interpreter ends.
         """
         names = tuple(collect)
         request = ExecRequest(as_bytes(code), collect=names, limits=self._limits, kept=True)
@@ -76,7 +81,7 @@ class Session:
                     await self.close()
 
     async def close(self) -> None:
-        """End all processes. A later call of `run` starts a new interpreter."""
+        """End all processes of the session. A later call of `run` starts a new interpreter."""
         self._execution = None
         await self._stack.aclose()
 
@@ -90,10 +95,11 @@ async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
             result = await it.run("print(7 * x)")
             result.stdout, it.alive         # "42\\n", True
 
-    The state is kept after errors and exits of a call. `collect` names files to return. Processes
-    are paused between calls. The limits of time, CPU time and output apply to each call; the limits
-    of memory, processes and disk apply to the whole session. If the process has ended, `alive` is
-    False, and the next call starts with a new state. Raises Unavailable with a remedy.
+    The state is kept even if the code of a call raises an error or calls `exit`. Processes are
+    paused between calls. The limits on time, CPU time and output apply to each call. The limits on
+    memory, processes and disk apply to the whole session. If the process has ended, `alive` is
+    False, and the next call starts with a new state. Raises Unavailable if the sandbox does not
+    work.
     """
     opened = Session(await asyncio.to_thread(chosen), limits or Limits())
     try:

@@ -1,4 +1,4 @@
-"""The sandbox of this machine: a backend that keeps spare executions ready."""
+"""The sandbox of this machine. It has a backend, and keeps spare executions ready."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ AT_ONCE, SPARES = 32, 2
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A sandbox backend. `refused` contains the reasons why other backends are not used:
+    """A sandbox with one backend, which can be used from any thread and event loop.
 
-    `{"forkserver": "unshare: Operation not permitted"}`. For a fork server, two executions are kept
-    ready, because creating namespaces takes longer than a short program. A sandbox can be used from
-    any thread and event loop.
+    `refused` contains the reasons why other backends are not used, such as `{"forkserver":
+    "unshare: Operation not permitted"}`. If the backend is a fork server, two unused executions are
+    kept ready (spares), because creating namespaces takes longer than a short program.
     """
 
     backend: Backend
@@ -41,8 +41,9 @@ class Sandbox:
         atexit.register(self.close)
 
     async def execute(self, request: protocol.ExecRequest) -> protocol.ExecResult:
-        """Run a request. At most 32 requests run at once on an event loop. Cancelling this call
-        ends the execution.
+        """Run a request in a new execution. At most 32 requests run at once on an event loop.
+
+        If this call is cancelled, the execution ends.
         """
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
@@ -56,7 +57,10 @@ class Sandbox:
     async def begin(
         self, limits: protocol.Limits, kept: bool, modules: Sequence[str] = ()
     ) -> AsyncIterator[Execution]:
-        """Yield an execution for one request, or for several requests if `kept`. Raises OSError."""
+        """Yield an execution for one request or, with `kept`, for several requests.
+
+        Raises OSError if the execution cannot be started.
+        """
         spare = None if kept or modules else self._spared()
         connection, cgroup = spare or await self._ready(kept, modules)
         try:
@@ -65,7 +69,7 @@ class Sandbox:
                 cgroup.limit(limits)
                 yield Execution(reader, writer, cgroup, self.backend)
             finally:
-                writer.transport.abort()  # ends the execution
+                writer.transport.abort()  # this ends the execution
                 with suppress(OSError):
                     await writer.wait_closed()
         finally:
@@ -73,7 +77,10 @@ class Sandbox:
             await self._prepare()
 
     def close(self) -> None:
-        """End all executions. Does nothing in a forked process. The next request starts again."""
+        """End all executions and the backend. A later request starts the backend again.
+
+        In a forked process, do nothing.
+        """
         if self._owner != os.getpid():
             return
         while spare := self._spared():
@@ -82,30 +89,33 @@ class Sandbox:
         self.cgroups.close()
 
     async def _prepare(self) -> None:
-        with suppress(OSError):  # the next request will raise the error
+        with suppress(OSError):  # the next request raises the error
             while self._warm and len(self._spares) < SPARES and self.backend.alive():
                 spare = await self._ready(kept=False)
                 if len(self._spares) < SPARES:
                     self._spares.append(spare)
-                else:  # other tasks have made enough of them meanwhile
+                else:  # other tasks have made enough spares meanwhile
                     self._drop(spare)
 
     async def _ready(self, kept: bool, modules: Sequence[str] = ()) -> Waiting:
         cgroup = self.cgroups.fresh()
         try:
             return await self.backend.connect(cgroup.entries, kept, modules), cgroup
-        except BaseException:  # also cancelled: end the groups
+        except BaseException:  # also after a cancellation
             self.cgroups.end(cgroup)
             raise
 
     @property
     def _warm(self) -> bool:
-        """Whether to keep spare executions. A forked process must not use its parent's spares."""
+        """Whether spare executions are kept ready.
+
+        This is false in a forked process, which must not use the spares of its parent.
+        """
         return self.backend.warm and self._owner == os.getpid()
 
     def _spared(self) -> Waiting | None:
         while self._warm and self._spares:
-            with suppress(IndexError):  # another thread was faster
+            with suppress(IndexError):  # another thread took the last spare
                 spare = self._spares.popleft()
                 if self.backend.alive() and _waits(spare[0]):
                     return spare
@@ -119,11 +129,13 @@ class Sandbox:
 
 
 GRACE = 10.0
-SECONDS_TO_NOTICE = 0.2  # until the death of a server is noticed
+SECONDS_TO_NOTICE = 0.2  # the time until the death of a server is noticed
 
 
 Waiting = tuple[socket.socket, Cgroup]
-"""The connection to an init process that waits for a request, in its control groups."""
+"""The connection to an init process that waits for a request, and the control groups of this
+process.
+"""
 
 
 def _waits(connection: socket.socket) -> bool:
@@ -136,7 +148,9 @@ def _waits(connection: socket.socket) -> bool:
 
 @dataclass
 class Execution:
-    """A connection to the init process of an execution; `alive` while it accepts requests."""
+    """The connection to the init process of an execution. `alive` is true while it accepts
+    requests.
+    """
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -149,8 +163,8 @@ class Execution:
     async def run(self, request: protocol.ExecRequest) -> protocol.ExecResult:
         """Run a request and return its result.
 
-        If the answer is missing or late after the code has started, the result is KILLED or TIMEOUT
-        instead of UNAVAILABLE, because the code may have caused this.
+        If the answer is missing or late, the result is UNAVAILABLE. But after the start of the code
+        it is KILLED or TIMEOUT, because the code may have caused this.
         """
         self.alive, limits = False, request.limits
         self.writer.write(request.packed())

@@ -1,4 +1,4 @@
-"""The self-test of a sandbox: run attacks, and check whether they harmed this machine."""
+"""The self-test of a sandbox. It runs attacks, and checks whether they harmed this machine."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from agentfly_core.sandbox.sandbox import Sandbox
 
 @dataclass(frozen=True)
 class Target:
-    """Targets of the attacks on this machine: a file, a port and a process."""
+    """The targets of the attacks on this machine: a file, a port and a process."""
 
     file: Path
     secret: str
@@ -29,7 +29,7 @@ class Target:
     bystander: subprocess.Popen[bytes]
 
     async def harmed(self) -> str:
-        """Describe the harm that an attack did to this machine, or return ""."""
+        """Describe the harm that an attack did to this machine. Return "" if it did no harm."""
         if self.bystander.poll() is not None:
             return "a process outside the sandbox was killed"
         try:
@@ -46,7 +46,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class AttackResult:
-    """The outcome of an attack: `AttackResult("reach a port of this machine", True, "ok")`."""
+    """The outcome of an attack.
+
+    Example: `AttackResult("reach a port of this machine", True, "ok")`.
+    """
 
     name: str
     stopped: bool
@@ -55,7 +58,7 @@ class AttackResult:
 
 @contextmanager
 def target() -> Iterator[Target]:
-    """Create a secret file, a listening port and a process, and yield them during the block."""
+    """Create a file with a secret, a listening port and a process. They exist during the block."""
     secret = secrets.token_hex(16)
     with (
         tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder,
@@ -67,7 +70,7 @@ def target() -> Iterator[Target]:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         listener.setblocking(False)
-        bystander = subprocess.Popen(  # which ends with this process
+        bystander = subprocess.Popen(  # it ends when this process closes its stdin
             [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
         )
         try:
@@ -80,9 +83,9 @@ def target() -> Iterator[Target]:
 async def attacked(
     sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False
 ) -> list[AttackResult]:
-    """Run attacks on a sandbox one after another.
+    """Run attacks on a sandbox one after another, and return their outcomes.
 
-    With `kept`, each attack runs in an interpreter that would stay alive for further requests.
+    With `kept`, each attack runs in the kind of interpreter that stays alive for further requests.
     """
     await sandbox.execute(ExecRequest(b""))
     outcomes: list[AttackResult] = []
@@ -108,8 +111,9 @@ async def attacked(
 
 
 def _left_behind() -> int:
-    """Return the number of descendants in other process namespaces, without the first process of
-    each namespace.
+    """Return the number of processes that attacks left running in other process namespaces.
+
+    The first process of each namespace is not counted.
     """
     survivors = 0
     for process in psutil.Process().children(recursive=True):

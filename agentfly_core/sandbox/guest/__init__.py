@@ -1,1 +1,1 @@
-"""The sandbox's own processes; standard library only."""
+"""The processes within the sandbox. Their code uses only the standard library."""

@@ -1,4 +1,4 @@
-"""Set up the child process, which drops its privileges and then runs model-written code."""
+"""Set up the child process that runs model-written code. It drops its privileges before."""
 
 import atexit
 import os
@@ -19,10 +19,11 @@ READY = b"ready"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The folder and limits of an execution.
+    """The folder and the limits of an execution.
 
-    `grouped` is true if a control group limits the memory. `locked` is false only for the backend
-    `unsafe`. `kept` is true if the process runs several pieces of code.
+    - `grouped`: whether a control group limits the memory
+    - `locked`: whether the process is isolated. False only for the backend `unsafe`.
+    - `kept`: whether the process runs several pieces of code
     """
 
     folder: Path
@@ -33,9 +34,10 @@ class Work:
 
 
 def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoReturn:
-    """Report readiness or an error over the socket `line`, run the code, and exit.
+    """Set up this process, run the code, and exit.
 
-    The code is main.py, or for a kept process the code that arrives over `line`.
+    When the process is set up, it sends READY over the socket `line`, or an error. It then runs
+    main.py. A kept process instead runs the pieces of code that arrive over `line`.
     """
     code = 1
     try:
@@ -46,14 +48,14 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
         elif not why:
             code = programs.only(work.folder / "main.py", line)
     finally:
-        # not `sys.exit`: exit handlers of the server must not run here
+        # not `sys.exit`, because exit handlers of the server must not run in this process
         os._exit(code)
 
 
 def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
-    """Set up the process. Return an error text, or b"" on success."""
+    """Set up this process. Return an error text, or b"" on success."""
     try:
-        # an undumpable process cannot write its own files in /proc
+        # a process that is not dumpable cannot write its own files in /proc
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         os.setsid()
         for number, stream in enumerate(streams):
@@ -71,7 +73,10 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
 
 
 def lock(network: bool) -> None:
-    """Permanently give up privileges and the access to most system calls and files."""
+    """Permanently give up privileges, most system calls, and the access to most files.
+
+    With `network`, TCP sockets are allowed.
+    """
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     landlock.apply([Path(place) for place in view.SCRATCH.values()], network)
@@ -81,9 +86,10 @@ def lock(network: bool) -> None:
 def bound(work: Work) -> None:
     """Limit the resources of this process and its children."""
     limits = work.limits
-    # if memory is short, the kernel kills this process before services of the machine
+    # if the machine runs out of memory, the kernel kills this process before services of the
+    # machine
     Path("/proc/self/oom_score_adj").write_text("1000")
-    # memory that the interpreter already uses does not count
+    # the limit does not count memory that the interpreter already uses
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     for kind, most in (
         (resource.RLIMIT_DATA, base + limits.memory),
@@ -96,18 +102,19 @@ def bound(work: Work) -> None:
     ):
         resource.setrlimit(kind, (most, most))
     if not work.kept:
-        # SIGXCPU first, which names the cause; then SIGKILL, which code cannot catch
+        # at the first limit the process gets SIGXCPU, which shows the cause; at the second it gets
+        # SIGKILL, which code cannot catch
         resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu, limits.cpu + 1))
 
 
 def _become(main: Path) -> None:
-    """Reset modules, arguments, streams, signal handlers and random generators for the code."""
+    """Give the code its own modules, arguments, streams, signal handlers and random generators."""
     atexit._clear()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentfly_core"]:
         del sys.modules[name]
     if "numpy.random" in sys.modules:
-        # otherwise all forks would share the generator state of the server
+        # otherwise all forks would start with the same random state
         sys.modules["numpy.random"].seed()
     sys.argv = [str(main)]
     sys.path[:] = [str(main.parent), *filter(os.path.isdir, sys.path)]

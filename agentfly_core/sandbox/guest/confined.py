@@ -1,9 +1,10 @@
-"""Run a program in its own sandbox, where a single port is connected to the starting process.
+"""Run a program in its own sandbox. Only one port in the sandbox is connected to the process
+outside.
 
-`main` gets the words LINK PATH... -- PROGRAM ARGUMENT...: the program sees these paths and system
-files, read-only. LINK is the descriptor of a socket, to which this process sends the listening
-socket of the port, or an error. This process has the streams of the program, and exits with the
-program's exit code or signal.
+The arguments of this program are LINK PATH... -- PROGRAM ARGUMENT... . PROGRAM can read only these
+paths and system files. LINK is the file descriptor of a socket. The listening socket of the port is
+sent over it, or an error text. This process shares its standard streams with PROGRAM, and ends with
+the exit code or the signal of PROGRAM.
 """
 
 import os
@@ -29,14 +30,18 @@ LIMITS = Limits(memory=4096 * MIB, processes=256, disk=256 * MIB, inodes=8192)
 NAMESPACES = kernel.NEWNS | kernel.NEWPID | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 NOT_STARTED = 126
 GLANCE = 0.5
-"""Seconds between measurements of the memory. A measurement takes about a millisecond for each
-process.
+"""Seconds between two measurements of the memory.
+
+A measurement takes about one millisecond for each process.
 """
 _SET_FLAGS, _UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 
 
 def main() -> None:
-    """Start the first process of new namespaces, and exit with the status of its program."""
+    """Start the first process of new namespaces.
+
+    Exit with the exit code or signal of its program.
+    """
     end = sys.argv.index("--")
     link, paths = socket.socket(fileno=int(sys.argv[1])), [*map(Path, sys.argv[2:end])]
     _prepare()
@@ -57,7 +62,7 @@ def _prepare() -> None:
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # a file of this machine could be opened again for writing
+    # stdin is copied, because a file of this machine could be opened again for writing
     with open(0, "rb", closefd=False) as given:
         os.dup2(in_memory(given.read()), 0)
 
@@ -78,13 +83,17 @@ def _end_as(first: int, codes: int) -> NoReturn:
 
 
 def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) -> NoReturn:
-    """Start the program, send the listener, reap processes, and report the program's exit code."""
+    """The first process of the namespaces: start the program and send the listening socket over
+    `link`.
+
+    Then reap processes, and write the program's exit code to `codes`.
+    """
     folder = Path.cwd()
     try:
         _enter(paths, folder)
         listener = _listener()
         _become_user()
-        # before the program starts, which must not read this process
+        # set before the program starts, because the program must not read this process
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if (program := os.fork()) == 0:
             _become(words, folder)
@@ -99,8 +108,9 @@ def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) 
 
 
 def _exit_code(program: int) -> int:
-    """Reap processes until the program ends, and return its exit code. If the processes together
-    exceed the memory limit, all are killed.
+    """Reap processes until the program ends, and return its exit code.
+
+    If all processes together exceed the memory limit, kill all of them.
     """
     end = os.pidfd_open(program)
     while True:
@@ -108,18 +118,20 @@ def _exit_code(program: int) -> int:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] == program:
                 return os.waitstatus_to_exitcode(ended[1])
-        # RLIMIT_DATA limits neither shared memory nor the sum of processes
+        # measured, because RLIMIT_DATA limits neither shared memory nor the sum of all processes
         if memory_used() > LIMITS.memory:
             os.write(2, f"The sandbox has at most {LIMITS.memory // MIB} MiB of memory.\n".encode())
             os.kill(-1, signal.SIGKILL)
 
 
 def _enter(paths: Sequence[Path], folder: Path) -> None:
-    """Enter a new root that contains these paths, the working directory and private folders."""
+    """Enter a new root directory. It contains these paths, the working directory and private
+    folders.
+    """
     os.umask(0o022)
     socket.sethostname("sandbox")
     root, shown = view.new_root(), view.with_system(paths)
-    # first, because a path may be in one of the private folders
+    # mounted first, because a path may be in one of the private folders
     init_process.furnish(LIMITS, root)
     view.show(shown, root)
     (root / folder.relative_to("/")).mkdir(parents=True, exist_ok=True)
@@ -133,12 +145,13 @@ def _listener() -> socket.socket:
 
 
 def _become_user() -> None:
-    """Become user 1000 of a new namespace, without any rights outside of it."""
+    """Become user 1000 of a new user namespace, without rights outside of this namespace."""
     init_process.become_nobody()
     uid, gid = os.geteuid(), os.getegid()
     kernel.unshare(kernel.NEWUSER)
     kernel.map_user((init_process.UID, init_process.UID), (uid, gid))
-    # a program may erase the mark by which programs of dead owners are killed
+    # needed, because a program may erase the mark by which the programs of dead owners are found
+    # and killed
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -146,14 +159,15 @@ def _become(words: list[str], folder: Path) -> NoReturn:
     try:
         # an undumpable process cannot write its own files in /proc
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        # its old process group contains the process outside, which it must not signal
+        # a new process group, because the old group contains the process outside, which the program
+        # must not signal
         os.setsid()
         os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         os.chdir(folder)
         child_setup.bound(child_setup.Work(view.WORK, LIMITS, False, True, kept=True))
         child_setup.lock(network=True)
         os.execv(words[0], words)
-    except Exception as error:  # no program may run outside
+    except Exception as error:  # the program must not run outside of the sandbox
         os.write(2, f"The sandbox failed: {type(error).__name__}: {error}\n".encode())
     os._exit(NOT_STARTED)
 

@@ -1,7 +1,8 @@
-"""The init process of an execution's namespaces, which runs the code in a child.
+"""The init process of an execution (process 1 of its namespaces). It runs the code in a child
+process.
 
-Signals from inside the namespaces cannot end the init process. When it ends, the kernel kills all
-other processes of the namespaces.
+Processes in the namespaces cannot end the init process with signals. When the init process ends,
+the kernel kills all other processes in the namespaces.
 """
 
 import os
@@ -28,25 +29,27 @@ UID, NOBODY = 1000, 65534
 def become_nobody() -> None:
     """Give up the rights of root, except the right to create namespaces."""
     if os.geteuid() == 0:
-        # a container with a single user has only root
+        # in a container with a single user, there is only root
         uids = Path("/proc/self/uid_map").read_text().splitlines()
         ranges = [list(map(int, line.split())) for line in uids]
         if any(first <= NOBODY < first + count for first, _, count in ranges):
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-    if os.geteuid():  # root in such a container needs capabilities to create namespaces
+    if os.geteuid():  # root keeps its capabilities, because it needs them to create namespaces
         kernel.drop_capabilities()
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # a change of user clears this setting
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # set again, because a change of user clears it
 
 
 def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) -> None:
-    """Become user 1000 of the new namespaces, hide from other processes, and serve requests."""
+    """Become user 1000 of the new namespaces, prevent access by other processes, and serve
+    requests.
+    """
     try:
         kernel.map_user((UID, UID), (uid, gid))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        # inherited from the server
+        # reset, because these settings are inherited from the server
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         socket.sethostname("sandbox")
@@ -57,9 +60,9 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
 
 
 def refuse(connection: socket.socket, why: str) -> None:
-    """Report why no code can run.
+    """Report the reason why code cannot run.
 
-    The request is read first, because otherwise the kernel would discard the report.
+    The request is read before, because otherwise the kernel would discard the report.
     """
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))
@@ -67,9 +70,9 @@ def refuse(connection: socket.socket, why: str) -> None:
 
 
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
-    """Run the requests of a connection in a folder.
+    """Run all requests of a connection in `folder`.
 
-    A failure before the code starts is reported as `unavailable`.
+    A failure of the sandbox is reported as `unavailable`.
     """
     try:
         header, blobs = protocol.read(connection.makefile("rb"))
@@ -102,12 +105,12 @@ def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], w
 
 
 def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor) -> bool:
-    """Report the result of a request. Return False if the process of the code has ended."""
+    """Run until the code ends, and report the result. Return False if the process has ended."""
     ended = monitor.until_end(connection)
     seconds, alive = time.monotonic() - monitor.started, ended is None and monitor.waits
     wait, peak = monitor.rest() if alive else monitor.end()
     files: dict[str, bytes] = {}
-    room = monitor.work.limits.disk  # sparse files may claim to be larger than this
+    room = monitor.work.limits.disk  # a limit, because sparse files may claim to be larger
     for name in header["collect"]:
         if (content := _plain(monitor.work.folder, name, room)) is not None:
             files[name] = content
@@ -126,14 +129,16 @@ def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor
 
 
 def enter(cgroups: Sequence[int]) -> None:
-    """Enter control groups; later children of this process are in them, too."""
+    """Enter control groups. Processes that this process forks later are also in these groups."""
     for cgroup in cgroups:
         os.write(cgroup, b"0")
         os.close(cgroup)
 
 
 def furnish(limits: Limits, root: Path = Path("/")) -> None:
-    """Mount a writable file system of limited size, and a /proc that shows only processes of this
+    """Mount the writable folders and /proc.
+
+    The writable folders share a file system of limited size. /proc shows only the processes of this
     namespace.
     """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -143,18 +148,20 @@ def furnish(limits: Limits, root: Path = Path("/")) -> None:
     for name, place in view.SCRATCH.items():
         folder = box / name
         folder.mkdir()
-        folder.chmod(0o777)  # another user may have made it than uses it
+        folder.chmod(0o777)  # writable for all, because another user may use the folder
         kernel.mount(str(folder), str(root / place[1:]), flags=kernel.MS_BIND)
     kernel.unmount(str(box))
     kernel.mount("proc", str(root / "proc"), "proc", flags | kernel.MS_NOEXEC, "subset=pid")
 
 
 def _plain(folder: Path, name: str, most: int) -> bytes | None:
-    """Return the content of a regular file. Return None if it is missing or larger than `most`, or
-    if the path contains a link or another kind of file.
+    """Return the content of a regular file.
+
+    Return None if the file is missing or larger than `most`. Also return None if the path contains
+    a link or leads to another kind of file.
     """
-    # O_NOFOLLOW checks the last part of a path only, so parts are opened one by one; O_NONBLOCK
-    # keeps a FIFO from blocking
+    # O_NOFOLLOW checks only the last part of a path, so the parts are opened one by one. With
+    # O_NONBLOCK, a FIFO does not block.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     *folders, last = Path(name).parts
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY)]

@@ -1,4 +1,4 @@
-"""System calls that Python lacks, by their names in the Linux manual."""
+"""System calls that are missing in Python. The functions are named as in the Linux manual."""
 
 import ctypes
 import os
@@ -19,18 +19,18 @@ _NUMBERS = {
     "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "mount_setattr": 442},
     "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "mount_setattr": 442},
 }
-_LIBC = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter's lock, which a fork must
+_LIBC = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL, as a fork requires
 
 
 def number(name: str) -> int:
-    """Return a system call's number. Raises OSError for an unsupported processor."""
+    """Return the number of a system call. Raises OSError if the processor is not supported."""
     if platform.machine() not in _NUMBERS:
         raise OSError(f"Got a {platform.machine()} processor, expected {' or '.join(_NUMBERS)}.")
     return _NUMBERS[platform.machine()][name]
 
 
 def syscall(what: int, *words: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Make a system call and return its result. Raises OSError."""
+    """Make a system call and return its result. Raises OSError if the call fails."""
     given = [ctypes.c_long(word) if isinstance(word, int) else word for word in words]
     return _checked(int(_LIBC.syscall(ctypes.c_long(what), *given)), f"system call {what}")
 
@@ -41,18 +41,20 @@ def unshare(flags: int) -> None:
 
 def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
     """Map one user and one group of this process's new user namespace to a user and a group
-    outside; each argument is (user id, group id).
+    outside.
+
+    Each argument is a pair (user id, group id).
     """
-    # the kernel requires this before an unprivileged gid_map
+    # the kernel requires this before an unprivileged process writes gid_map
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{inside[0]} {outside[0]} 1")
     Path("/proc/self/gid_map").write_text(f"{inside[1]} {outside[1]} 1")
 
 
 def clone(flags: int) -> int:
-    """Fork like os.fork, with the child in new namespaces."""
+    """Fork like `os.fork`, but create the child in new namespaces."""
     api = ctypes.pythonapi
-    # as in os.fork: the interpreter's locks must be free in the child
+    # as in os.fork, because the interpreter's locks must be free in the child
     api.PyOS_BeforeFork()
     call, flags = ctypes.c_long(number("clone")), flags | signal.SIGCHLD
     pid = int(_LIBC.syscall(call, ctypes.c_long(flags), *[None] * 4))
@@ -64,7 +66,7 @@ def clone(flags: int) -> int:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount a file system, or bind the path `source` to the path `target`."""
+    """Mount a file system of type `kind`, or bind the path `source` to the path `target`."""
     texts = [text.encode() or None for text in (source, target, kind)]
     _checked(_LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None), f"mount {target}")
 
@@ -74,7 +76,7 @@ def unmount(target: str) -> None:
 
 
 def set_read_only(target: str) -> None:
-    """Make a mount and all mounts below it read-only, without set-uid programs and devices."""
+    """Make a mount and all mounts below it read-only. Set-uid programs and devices are disabled."""
     attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, 0)
     data = ctypes.create_string_buffer(bytes(attributes), 32)
     syscall(number("mount_setattr"), -100, target.encode(), _AT_RECURSIVE, data, 32)

@@ -1,4 +1,4 @@
-"""Landlock (landlock(7), Linux 5.13): a second restriction of the file system."""
+"""A second restriction of file access, with Landlock (see landlock(7), Linux 5.13 or later)."""
 
 import ctypes
 import os
@@ -12,12 +12,12 @@ from agentfly_core.sandbox.guest import kernel
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PATH_BENEATH, _VERSION = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of rights on files of each version
+_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of file access rights by version
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
 def version() -> int:
-    """Return the kernel's Landlock version, or 0 without Landlock."""
+    """Return the Landlock version of the kernel, or 0 if it lacks Landlock."""
     with suppress(OSError):
         return kernel.syscall(_CREATE, None, 0, _VERSION)
     return 0
@@ -26,8 +26,8 @@ def version() -> int:
 def apply(writable: Sequence[Path], network: bool) -> None:
     """Allow writes only to these folders and to devices. `no_new_privs` must be set.
 
-    Newer kernels also block signals to outside processes, abstract sockets and, unless `network` is
-    set, TCP. Does nothing without Landlock.
+    Newer kernels also block signals to outside processes and abstract sockets. Unless `network` is
+    set, they also block TCP. If the kernel lacks Landlock, do nothing.
     """
     if not (abi := version()):
         return

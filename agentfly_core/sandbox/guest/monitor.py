@@ -1,4 +1,4 @@
-"""Collect the output of model-written code, and stop the code at its limits."""
+"""Collect the output of model-written code, and stop the code when it reaches a limit."""
 
 import fcntl
 import math
@@ -21,10 +21,11 @@ GLANCE, BLINK = 0.05, 0.01
 
 @dataclass
 class Monitor:
-    """A process that runs code. `pipes` contains its collected stdout, stderr and line.
+    """A process that runs code.
 
-    `line` is a control socket: a kept process gets code over it and reports the exit codes. The
-    code can fake the exit codes.
+    `pipes` contains the collected bytes by file descriptor: stdout, stderr and `line`. `line` is a
+    control socket. Over it, a kept process gets pieces of code and reports their exit codes. The
+    code can fake these exit codes.
     """
 
     pid: int
@@ -39,7 +40,7 @@ class Monitor:
 
     @classmethod
     def start(cls, stdin: bytes, work: Work) -> Self:
-        """Start the process. Raises OSError."""
+        """Start the process. Raises OSError if the process cannot be set up."""
         given = in_memory(stdin)
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (out, write_out), (err, write_err) = os.pipe(), os.pipe()
@@ -56,24 +57,25 @@ class Monitor:
         return cls(pid, work, line, os.pidfd_open(pid), pipes)
 
     def hand(self, code: bytes) -> None:
-        """Send code to a kept process, and let the process continue."""
+        """Send a piece of code to a kept process, and let the process continue."""
         for text in self.pipes.values():
             text.clear()
         self.started, self.computed = time.monotonic(), self._computed
         self.disk_was_full = self.disk_is_full
         self._signal(signal.SIGCONT)
         given = in_memory(code)
-        with suppress(OSError):  # a process that does not read has ended, or will run out of time
+        with suppress(OSError):  # it has ended, or it does not read and will run out of time
             socket.send_fds(self.line, [b"."], [given])
         os.close(given)
 
     def until_end(self, connection: socket.socket) -> Status | None:
         """Collect output until the code ends, a limit is reached, or the caller disconnects.
 
-        Return None if the code ended, otherwise the status of the limit or the disconnection.
+        Return None if the code ended, otherwise the status of the limit. If the caller
+        disconnected, return TIMEOUT.
         """
-        # the code may close its pipes, fork, stop itself or fake its exit code: wait for process,
-        # caller and all pipes; without a control group memory is polled
+        # The code may close its pipes, fork, stop itself or fake its exit code. So this waits for
+        # the process, the caller and all pipes. Without a control group, the memory is polled.
         limits, reading = self.work.limits, set(self.pipes)
         glance = math.inf if self.work.grouped or os.getpid() != 1 else GLANCE
         while True:
@@ -96,15 +98,16 @@ class Monitor:
 
     @property
     def waits(self) -> bool:
-        """Whether the process has reported the end of its code and is still running."""
+        """Whether the process has reported the end of its piece of code and is still running."""
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
-        """Stop all processes until the next request; return the wait status and the peak memory in
-        bytes.
+        """Stop all processes until the next request.
+
+        Return the wait status (exit code or signal) and the peak memory in bytes.
         """
         self._signal(signal.SIGSTOP)
-        # reap orphans, which count as processes
+        # reap orphans, because they count as processes
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         with suppress(ChildProcessError):
             while (ended := os.waitid(os.P_ALL, 0, flags)) and ended.si_pid != self.pid:
@@ -113,10 +116,12 @@ class Monitor:
         return self.exit_codes[0] << 8, int(words[0]) * 1024 if words else 0
 
     def end(self) -> tuple[int, int]:
-        """Kill and reap all processes, once; return the wait status and the peak memory in
-        bytes.
+        """Kill and reap all processes. A second call only returns the same values.
+
+        Return the wait status (exit code or signal) and the peak memory in bytes.
         """
-        # orphans have become our children; zombies would count as processes
+        # orphans have become children of this process and are reaped, because zombies would count
+        # as processes
         if self.ending is None:
             self._signal(signal.SIGKILL)
             wait, usage = os.wait4(self.pid, 0)[1:]
@@ -134,10 +139,10 @@ class Monitor:
 
     @property
     def _left(self) -> float:
-        """Return the remaining seconds.
+        """The remaining seconds until the time limit.
 
-        For a kept process, CPU time is counted here, because the kernel cannot limit it per
-        request.
+        For a kept process, this includes the limit on CPU time, because the kernel cannot limit CPU
+        time for each request.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:
@@ -146,7 +151,7 @@ class Monitor:
 
     @property
     def _computed(self) -> float:
-        """CPU seconds of the process, see clock_getcpuclockid(3)."""
+        """CPU seconds that the process has used; see clock_getcpuclockid(3)."""
         return time.clock_gettime(~self.pid << 3 | 2)
 
     @property
@@ -156,13 +161,15 @@ class Monitor:
 
     def _take(self, pipe: int) -> bool:
         data = b""
-        with suppress(ConnectionResetError):  # a line that was closed with something unread in it
+        with suppress(ConnectionResetError):  # `line` was closed with unread data
             data = os.read(pipe, CHUNK)
         self.pipes[pipe] += data
         return bool(data)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal all other processes of this namespace; without a namespace, the process group."""
+        """Signal all other processes of this namespace. Without a namespace, signal the process
+        group.
+        """
         with suppress(ProcessLookupError):
             if os.getpid() == 1:
                 os.kill(-1, number)
@@ -171,9 +178,9 @@ class Monitor:
 
 
 def in_memory(content: bytes) -> int:
-    """Return the descriptor of a memory file with this content.
+    """Return the file descriptor of a memory file with this content.
 
-    A seal prevents the file from growing, because no limit counts the size of memory files.
+    Its size is sealed, because limits do not count the size of memory files.
     """
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -185,8 +192,9 @@ def in_memory(content: bytes) -> int:
 
 
 def memory_used() -> int:
-    """Return the memory in bytes of all other processes of this namespace. Shared pages are counted
-    only once.
+    """Return the memory of all other processes of this namespace, in bytes.
+
+    Memory that several processes share is counted only once.
     """
     total = 0
     for name in os.listdir("/proc"):

@@ -1,4 +1,7 @@
-"""Run model-written code in this interpreter: one program, or pieces of code that share state."""
+"""Run model-written code in this interpreter.
+
+This is one program, or several pieces of code that share state.
+"""
 
 import atexit
 import importlib.abc
@@ -25,7 +28,8 @@ def only(main: Path, line: socket.socket) -> int:
 
     def run() -> None:
         loader.exec_module(module)
-        # private, as in multiprocessing: no public function ends the threads of pools
+        # a private function, as in multiprocessing, because public functions cannot end the threads
+        # of pools
         threading._shutdown()  # type: ignore[attr-defined]
 
     code = _code(run, str(main))
@@ -35,11 +39,10 @@ def only(main: Path, line: socket.socket) -> int:
 
 
 def each(line: socket.socket) -> int:
-    """Run each piece of code from the control socket `line` in one module, and reply with its exit
-    code as one byte.
+    """Run the pieces of code that arrive over the control socket `line`, in one module.
 
-    Returns when the other end of the socket is closed. If the code forks, the forked process
-    returns after its piece of code.
+    After each piece, its exit code is sent as one byte. Return when the other end of the socket is
+    closed. If the code forks, the forked process returns after its piece of code.
     """
     module, first, number = _main(), os.getpid(), 0
     while descriptors := socket.recv_fds(line, 1, 1)[1]:
@@ -55,7 +58,7 @@ def each(line: socket.socket) -> int:
 
 
 class _Piece(importlib.abc.ExecutionLoader):
-    """Code without a file. Its lines are registered, so tracebacks can show them."""
+    """A piece of code without a file. Its lines are registered, and tracebacks can show them."""
 
     def __init__(self, name: str, source: str) -> None:
         self.name, self.source = name, source
@@ -75,7 +78,7 @@ def _main() -> types.ModuleType:
 
 
 def _code(run: Callable[[], None], name: str) -> int:
-    """Run code in the file `name`, print its error and return its exit code."""
+    """Run code from the file `name`. Print its error, if any, and return its exit code."""
     try:
         run()
     except BaseException as error:  # the code may raise any error
@@ -87,7 +90,7 @@ def _code(run: Callable[[], None], name: str) -> int:
             return 1
         trace = error.__traceback__
         while trace and trace.tb_frame.f_code.co_filename != name:
-            trace = trace.tb_next  # Python's own report, without our frames
+            trace = trace.tb_next  # as in Python's own report, without frames of the sandbox
         traceback.print_exception(type(error), error.with_traceback(trace), trace)
         return 1
     return 0
@@ -95,5 +98,5 @@ def _code(run: Callable[[], None], name: str) -> int:
 
 def _flush() -> None:
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
-        with suppress(Exception):  # the code may have stored any object there
+        with suppress(Exception):  # the code may have replaced the stream by any object
             getattr(sys, name).flush()

@@ -1,4 +1,7 @@
-"""Messages between the caller and an execution: requests and results, as JSON and raw bytes."""
+"""Messages between the caller and an execution: requests and results.
+
+A message consists of a JSON header and binary parts.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,9 @@ def packed(header: Mapping[str, JSON], blobs: Sequence[bytes] = ()) -> bytes:
 
 
 def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
-    """Read the next message of a file: its header, without validation, and its binary parts. Raises
-    EOFError at the end of the file.
+    """Read the next message of a file. Return its header, without validation, and its binary parts.
+
+    Raises EOFError at the end of the file.
     """
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
@@ -39,8 +43,10 @@ def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
 
 
 async def receive(reader: asyncio.StreamReader, most: int) -> tuple[Any, list[bytes]]:
-    """Read the next message of a stream. Raises EOFError at its end, and ValueError if the binary
-    parts have more than `most` bytes.
+    """Read the next message of a stream. Return its header and its binary parts.
+
+    Raises EOFError at the end of the stream. Raises ValueError if the header is too large, or if
+    the binary parts together have more than `most` bytes.
     """
     size = _HEAD.unpack(await reader.readexactly(_HEAD.size))[0]
     if size > LARGEST_HEADER:
@@ -59,9 +65,12 @@ MIB = 2**20
 class Limits:
     """The limits of an execution, in seconds and bytes: `Limits(wall=2.0, memory=256 * MIB)`.
 
-    `wall` is elapsed time, `cpu` is CPU time. `memory` limits each process and, with a memory
-    cgroup, all processes together. `processes` includes threads. `disk` and `inodes` limit the
-    working directory, /tmp and /dev/shm together. `captured` limits stdout and stderr together.
+    - `wall`, `cpu`: elapsed time and CPU time
+    - `memory`: the memory of each process and, with a memory cgroup, of all processes together
+    - `processes`: the number of processes and threads
+    - `disk`, `inodes`: the size and the number of files in the working directory, /tmp and /dev/shm
+      together
+    - `captured`: the size of stdout and stderr together
     """
 
     wall: float = 10.0
@@ -85,7 +94,11 @@ PAGE = 4096
 
 
 class RequestHeader(TypedDict):
-    """Header of a request: limits, names of the sent files, and names of files to return."""
+    """The header of a request.
+
+    It contains the limits, the names of the sent files (`files`), and the names of the files to
+    return (`collect`).
+    """
 
     limits: dict[str, float]
     files: list[str]
@@ -94,7 +107,10 @@ class RequestHeader(TypedDict):
 
 
 class Report(TypedDict):
-    """Header of a result: how the code ended, and names of collected files."""
+    """The header of a result.
+
+    It contains how the code ended, and the names of the returned files.
+    """
 
     ended: str | None
     wait: int
@@ -109,8 +125,10 @@ class Report(TypedDict):
 class ExecRequest:
     """Code to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"})`.
 
-    With `kept`, the interpreter stays alive for further requests; only their `code` and `collect`
-    are used. If the backend is a fork server, `modules` are imported before the code starts.
+    `files` are written to the working directory. `collect` lists the names of files to return. With
+    `kept`, the interpreter stays alive for further requests. Of these further requests, only `code`
+    and `collect` are used. If the backend is a fork server, `modules` are imported before the code
+    starts.
     """
 
     code: bytes
@@ -130,7 +148,7 @@ class ExecRequest:
                     f"Got the file name {name!r}, expected a relative path without '..'. The name "
                     f"{MAIN} is reserved for the program."
                 )
-        # tmpfs stores whole pages
+        # the file system (tmpfs) stores whole pages
         size = sum(-(-len(content) // PAGE) * PAGE for content in (self.code, *self.files.values()))
         inodes = sum(name.count("/") + 1 for name in self.files)
         if size > self.limits.disk or inodes > self.limits.inodes // 2:
@@ -151,7 +169,7 @@ _FILE_TOO_LARGE = "[Errno 27]"
 
 
 class Status(StrEnum):
-    """How an execution ended. `unavailable` means that the sandbox failed, and not the code."""
+    """How an execution ended. `unavailable` means that the sandbox failed, not the code."""
 
     OK = "ok"
     ERROR = "error"
@@ -165,12 +183,16 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """A result: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
+    """The result of an execution.
 
-    `exit_code` is -9 for signal 9, and None if no process was started. The code can fake the exit
-    code, just as it can print anything. `truncated` is True if output was cut. `duration` is in
-    seconds. `peak_rss` is the peak memory of the largest process in bytes. `files` contains the
-    collected regular files.
+    Example: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
+
+    - `exit_code`: the exit code, or -9 if signal 9 ended the process. It is None if no process was
+      started. The code can fake its exit code, just as it can print anything.
+    - `truncated`: whether the output was cut
+    - `duration`: in seconds
+    - `peak_rss`: the peak memory of the largest process in bytes
+    - `files`: the contents of the requested regular files
     """
 
     status: Status
@@ -187,17 +209,20 @@ class ExecResult:
 def unavailable(why: str, backend: str) -> ExecResult:
     """Make the result for a failure of the sandbox.
 
-    The reason is stored in `stderr`; models never read it.
+    The reason is stored in `stderr`. Models never read this reason.
     """
     return ExecResult(Status.UNAVAILABLE, stderr=why, backend=backend)
 
 
 def judged(report: Report, blobs: Sequence[bytes], oom_kills: int, backend: str) -> ExecResult:
-    """Make the result from a report and the number of OOM kills in the cgroup."""
+    """Make the result from the report of an execution.
+
+    `oom_kills` is the number of processes in the cgroup that the kernel killed at the memory limit.
+    """
     stdout, stderr = (blob.decode(errors="replace") for blob in blobs[:2])
     code, ended = os.waitstatus_to_exitcode(report["wait"]), report["ended"]
     last = stderr.rstrip().rpartition("\n")[2]
-    # the kernel's count comes first, because code can fake its exit code
+    # the count of the kernel takes precedence, because code can fake its exit code
     if oom_kills:
         status = Status.OOM
     elif ended:

@@ -1,8 +1,8 @@
-"""The seccomp filter, which forbids system calls of model-written code, see seccomp(2).
+"""The seccomp filter, which forbids system calls to model-written code (see seccomp(2)).
 
-Forbidden are namespaces, mounts, tracing, limits of other processes, bpf, io_uring, userfaultfd,
-keyrings, memory that no limit counts (System V, memfd, aio), and all sockets except socket pairs. A
-program with a network may also open TCP sockets.
+Forbidden are namespaces, mounts, tracing, changing limits of other processes, bpf, io_uring,
+userfaultfd, keyrings, memory outside of all limits (System V, memfd, aio), and all sockets except
+socket pairs. With `network`, a program may also open TCP sockets.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _MODE_FILTER, _PR_SET_SECCOMP = 2, 22
 _AF_UNIX, _AF_INET, _AF_INET6, _IPPROTO_TCP = 1, 2, 10, 6  # linux/socket.h, linux/in.h
 _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 5, 0xF  # linux/net.h
 _X32 = 0x40000000
-_NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, also those of time and cgroups
+_NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, also for time and cgroups
 
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED: dict[str, list[int]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
@@ -34,7 +34,7 @@ _CLONE3 = 435
 
 
 def program(network: bool = False) -> bytes:
-    """Return the filter for this machine: an array of `struct sock_filter`, 8 bytes each."""
+    """Return the filter for this machine, as an array of `struct sock_filter` of 8 bytes each."""
     machine = platform.machine()
     not_permitted, not_there = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     steps = [_step(_LOAD, _MACHINE), _step(_EQUAL, _MACHINES[machine], 1, 0), _step(_RETURN, _KILL)]
@@ -43,16 +43,18 @@ def program(network: bool = False) -> bytes:
     for number in (numbers[place] for numbers in _DENIED.values() if len(numbers) > place):
         steps += _when(_EQUAL, number, not_permitted)
     steps += [*_tcp(machine)] if network else _when(_EQUAL, _SOCKET[machine], not_permitted)
-    # clone3's flags are in memory, which a filter cannot read; the C library falls back to clone
+    # refused, because the flags of clone3 are in memory, which a filter cannot read; the C library
+    # then uses clone
     steps += _when(_EQUAL, _CLONE3, not_there)
-    # halves of stream and seqpacket pairs stay connected; a half of a datagram (or raw) pair could
-    # be connected to a socket file
+    # Socket pairs of the types stream and seqpacket are allowed, because they stay connected. A
+    # socket of a datagram (or raw) pair could be connected to a socket file.
     steps += [_step(_EQUAL, _SOCKETPAIR[machine], 0, 8), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [_step(_EQUAL, _AF_UNIX, 0, 4), _step(_LOAD, _SECOND_ARGUMENT)]
     steps += [_step(_AND, _SOCK_TYPE_MASK), _step(_EQUAL, _SOCK_STREAM, 2, 0)]
     steps += [_step(_EQUAL, _SOCK_SEQPACKET, 1, 0), _step(_RETURN, not_permitted)]
     steps += [_step(_RETURN, _ALLOW)]
-    # only for itself: the init process has the same user and must be able to report
+    # a process may set only its own limits: the init process has the same user, and must still be
+    # able to report
     steps += [_step(_EQUAL, _PRLIMIT[machine], 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [_step(_EQUAL, 0, 0, 1), _step(_RETURN, _ALLOW), _step(_RETURN, not_permitted)]
     steps += [_step(_EQUAL, kernel.number("clone"), 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]
@@ -61,9 +63,10 @@ def program(network: bool = False) -> bytes:
 
 
 def _tcp(machine: str) -> list[bytes]:
-    """Steps that allow sockets of TCP and no others."""
+    """Return steps that allow TCP sockets and forbid all other sockets."""
     denied = _step(_RETURN, _ERRNO | errno.EPERM)
-    # other protocols of streams (MPTCP, SMC) are much code of the kernel
+    # other stream protocols (MPTCP, SMC) are forbidden, because they would expose much more kernel
+    # code
     return [
         *(_step(_EQUAL, _SOCKET[machine], 0, 11), _step(_LOAD, _FIRST_ARGUMENT)),
         *(_step(_EQUAL, _AF_INET, 1, 0), _step(_EQUAL, _AF_INET6, 0, 6)),
@@ -75,7 +78,7 @@ def _tcp(machine: str) -> list[bytes]:
 
 
 def apply(network: bool) -> None:
-    """Apply the filter to this process and its children. `no_new_privs` must be set."""
+    """Apply the filter to this process and its later children. `no_new_privs` must be set."""
     code = program(network)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))

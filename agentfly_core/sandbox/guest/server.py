@@ -1,8 +1,8 @@
-"""The fork server: it isolates itself, imports common modules, and forks for each execution.
+"""The fork server. It isolates itself, imports common modules, and forks for each execution.
 
-It is started as `python -m agentfly_core.sandbox.guest.server 3`; 3 is the file descriptor of the
-requests. The server runs in its own mount and process namespaces, so all executions end with the
-server. It exits when the other end of the descriptor is closed.
+It is started as `python -m agentfly_core.sandbox.guest.server 3`, where 3 is the file descriptor of
+a socket for requests. The server runs in its own mount and process namespaces, so all executions
+end with the server. It exits when the other end of the socket is closed.
 """
 
 import gc
@@ -19,11 +19,12 @@ from contextlib import suppress
 from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 from agentfly_core.sandbox.guest.protocol import ONCE
 
-AT_ONCE = 34  # two of them may be waiting for a request
+AT_ONCE = 34  # including two spare executions that wait for a request
 DESCRIPTORS = 8
 LONGEST = 2**18
-"""Size of the buffer for a message. It is larger than the socket's limit, because the rest of a
-longer message would be lost.
+"""The size of the buffer for a message.
+
+It is larger than the limit of the socket, because the rest of a longer message would be lost.
 """
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
@@ -37,7 +38,7 @@ WARM = (
 
 def main() -> None:
     link = socket.socket(fileno=int(sys.argv[1]))
-    # with Python's handler, the code could end its init process (PID 1)
+    # ignored: with Python's handler for SIGINT, the code could end its init process (PID 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         uid, gid = os.geteuid(), os.getegid()
@@ -58,15 +59,13 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Give up access to the machine's files and all privileges, then import modules that code often
-    needs.
-    """
+    """Give up the access to the machine's files and all privileges. Then import common modules."""
     sys.executable = str(view.interpreter())
     sites = view.sites()
     view.enter()
     sys.path += [site for site in sites if site not in sys.path]
     init_process.become_nobody()
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears this setting
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
     os.environ["PYTHONPATH"] = ":".join(sites)
     _warm(WARM)
 
@@ -74,20 +73,21 @@ def _settle() -> None:
 def _warm(modules: Iterable[str]) -> None:
     """Import modules for all later executions."""
     for name in modules:
-        # joblib warns that it has no processes
+        # joblib warns that it cannot use several processes
         with suppress(ImportError), warnings.catch_warnings(action="ignore"):
             importlib.import_module(name)
     gc.freeze()
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message.
+    """Start an execution for each message on `link`.
 
-    A message consists of a kind (ONCE or KEPT) and names of modules, which are imported if they are
-    not imported yet. If 32 executions and the spare ones are running, messages wait in the socket.
-    Kept executions are not counted, because they could block all other executions.
+    A message consists of a kind (ONCE or KEPT) and names of modules. Modules that are not imported
+    yet are imported. If 32 executions and the two spare executions are running, further messages
+    wait in the socket. Kept executions are not counted, because otherwise they could block all
+    other executions.
     """
-    # readable when a process has ended
+    # `awake` becomes readable when a process has ended
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)

@@ -1,8 +1,9 @@
-"""The program of backends that start one process for each execution.
+"""The program that is started for each execution by backends without a server.
 
 It is started as `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`. The first
-argument is the connection's file descriptor, the second is the folder. With "locked", this process
-is the first one of its namespaces and may mount file systems. With "open", it is a plain process.
+argument is the file descriptor of the connection. The second argument is the folder of the code.
+With "locked", this process is the first process of its namespaces and may mount file systems. With
+"open", it is a plain process.
 """
 
 import os
@@ -16,7 +17,7 @@ from agentfly_core.sandbox.guest import init_process, kernel, view
 
 
 def main() -> None:
-    """Serve one connection in the namespaces where this process was started."""
+    """Serve the requests of one connection, in the namespaces in which this process was started."""
     connection, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     locked, cgroups = sys.argv[3] == "locked", [int(word) for word in sys.argv[4:]]
     try:
@@ -24,7 +25,7 @@ def main() -> None:
         if locked:
             if os.getpid() != 1:
                 raise OSError("not the first process of its namespace")
-            # a plain process must survive to end the code
+            # not set for a plain process, which must survive to end the code
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         init_process.enter(cgroups)

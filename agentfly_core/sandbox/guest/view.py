@@ -1,5 +1,7 @@
-"""The file system that sandboxed code sees: system libraries and programs, and either an
-interpreter with numpy, pandas and scikit-learn, or the files of a program.
+"""The file system that sandboxed code sees.
+
+It contains system libraries and programs. In addition, it contains either an interpreter with
+numpy, pandas and scikit-learn, or the files of a program.
 """
 
 import importlib.util
@@ -19,7 +21,7 @@ PACKAGES = (
     *("scipy", "scipy.libs", "joblib", "cloudpickle", "narwhals", "threadpoolctl.py"),
 )
 EMPTIED = ("sklearn/datasets/data",)
-"""Folders that look empty in the sandbox, because their data sets may contain answers."""
+"""Folders that appear empty in the sandbox, because their data sets may contain answers."""
 _SYSTEM = (
     "/usr/bin",
     "/usr/lib",
@@ -44,20 +46,22 @@ STREAMS = {
 }
 
 FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/logs"}
-"""Links for tasks that use the folder names of Harbor and terminal-bench."""
+"""Links for tasks with the folder names of Harbor and terminal-bench."""
 
 
 def visible() -> list[Path]:
-    """Return the files and folders of this machine that are visible in the sandbox, read-only and
-    under the same paths.
+    """Return the files and folders of this machine that the sandbox contains.
+
+    There they have the same paths and are read-only.
     """
     libraries = Path(sys.base_prefix).glob("lib/libpython*")
     return with_system([Path(sysconfig.get_path("stdlib")), interpreter(), *libraries])
 
 
 def with_system(paths: Iterable[Path]) -> list[Path]:
-    """Return the system's folders and these paths, without paths inside of other returned
-    folders.
+    """Return the folders of the system and these paths.
+
+    A path is left out if it is in a folder that is also returned.
     """
     shown = [*map(Path, _SYSTEM), *(Path(path) for path in _LINKED if not os.path.islink(path))]
     shown = [path for path in dict.fromkeys([*shown, *paths]) if path.exists()]
@@ -65,7 +69,7 @@ def with_system(paths: Iterable[Path]) -> list[Path]:
 
 
 def interpreter() -> Path:
-    """Return the Python program to which a virtual environment links."""
+    """Return the path of the Python program, with all symbolic links resolved."""
     return Path(os.path.realpath(sys.executable))
 
 
@@ -78,37 +82,41 @@ def packages() -> list[Path]:
 
 
 def shown_at(package: Path) -> Path:
-    """Return the path of a package in the sandbox. It is the same as outside, except for packages
-    in a folder that the sandbox replaces, such as /tmp.
+    """Return the path of a package in the sandbox.
+
+    It is the same path as outside, unless the package is in a folder that the sandbox replaces,
+    such as /tmp.
     """
     hidden = any(package.is_relative_to(folder) for folder in SCRATCH.values())
     return Path("/packages", package.name) if hidden else package
 
 
 def sites() -> list[str]:
-    """Return the folders in the sandbox that contain packages."""
+    """Return the folders in the sandbox that contain Python packages."""
     return [*dict.fromkeys(str(shown_at(package).parent) for package in packages())]
 
 
 def emptied() -> list[Path]:
-    """Return the folders that look empty in the sandbox."""
+    """Return the paths of the folders that appear empty in the sandbox."""
     shown = {package.name: package for package in packages()}
     names = [Path(name) for name in EMPTIED if name.partition("/")[0] in shown]
     return [shown_at(shown[name.parts[0]]).joinpath(*name.parts[1:]) for name in names]
 
 
 def links(shown: Iterable[Path]) -> dict[str, str]:
-    """Return the symbolic links of the root: `{"/bin": "usr/bin", "/app": "/sandbox/work"}`."""
+    """Return the symbolic links in the root directory: `{"/bin": "usr/bin", "/app":
+    "/sandbox/work"}`.
+    """
     taken = {f"/{path.parts[1]}" for path in shown}
     free = {place: target for place, target in FOLDERS.items() if place not in taken}
     return {path: os.readlink(path) for path in _LINKED if os.path.islink(path)} | free
 
 
 def enter() -> None:
-    """Make the sandbox's file system the root of this process's own mount namespace."""
+    """Make the file system of the sandbox the root of this process's own mount namespace."""
     folder, flags = new_root(), kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     show(visible(), folder)
-    # hides other packages of the interpreter
+    # an empty mount hides all other packages of the interpreter
     others = folder / Path(sysconfig.get_path("stdlib"), "site-packages").relative_to("/")
     if others.is_dir():
         kernel.mount("tmpfs", str(others), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m")
@@ -125,8 +133,9 @@ def enter() -> None:
 
 
 def new_root() -> Path:
-    """Mount an empty root for the sandbox in this process's own mount namespace; return its
-    path.
+    """Mount an empty root directory for the sandbox, and return its path.
+
+    Other processes do not see the mount, because this process has its own mount namespace.
     """
     folder = Path("/sys")
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
@@ -137,13 +146,19 @@ def new_root() -> Path:
 
 
 def show(paths: Iterable[Path], folder: Path) -> None:
-    """Make files and folders visible in a new root, read-only and under the same paths."""
+    """Make files and folders visible in the new root `folder`, with the same paths and
+    read-only.
+    """
     for path in paths:
         kernel.set_read_only(str(_bind(path, folder)))
 
 
 def become_root(folder: Path, shown: Iterable[Path]) -> None:
-    """Add devices, links and system files to a new root with these paths, and enter the root."""
+    """Complete a new root with devices, links and system files, and make it the root of this
+    process.
+
+    `shown` are the paths that the new root already contains.
+    """
     for device in DEVICES:
         _bind(Path(device), folder)
     for name, target in {**links(shown), **STREAMS}.items():
@@ -158,13 +173,13 @@ def become_root(folder: Path, shown: Iterable[Path]) -> None:
 
 
 def _covered(path: Path, folders: Iterable[Path]) -> bool:
-    """Whether a path is in one of these folders, directly or through a link: `/bin/python3`."""
+    """Whether a path is in one of these folders, either directly or through a link such as /bin."""
     place = Path(os.path.realpath(path.parent), path.name)
     return any(folder in (*place.parents, *path.parents) for folder in folders)
 
 
 def _bind(path: Path, folder: Path, place: Path | None = None) -> Path:
-    """Mount a path of this machine into the new root `folder`, at the same path or at `place`."""
+    """Mount a path of this machine in the new root `folder`, at the same path or at `place`."""
     target = folder / (place or path).relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True) if path.is_dir() else target.touch()
