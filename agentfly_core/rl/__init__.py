@@ -1,5 +1,5 @@
-"""Advantages, losses, KL penalties, importance sampling, aggregation and batches, for authors of
-algorithms.
+"""Parts from which authors make algorithms: advantages, losses, KL penalties, importance sampling,
+aggregation and batches.
 """
 
 from agentfly_core.rl.advantage import (

@@ -1,4 +1,6 @@
-"""Normalise values in groups and batches, and pack a trajectory's sampled tokens into one row."""
+"""Normalize values within groups or batches, and arrange the sampled tokens of each trajectory in
+one row.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +12,15 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class Sequences:
-    """The layout [trajectories, longest] of a batch's sampled tokens, with one row per trajectory.
+    """A layout of the sampled tokens of a batch, [trajectories, longest], with one row for each
+    trajectory.
 
-    The tokens of a row are ordered by turn (by time), not by their positions in the batch.
-    `turns` has the turn number of each token, -1 for padding.
+    The tokens of a row are in the order of their turns (of time), not of their positions in the
+    batch.
+
+    - `sampled`: the mask of sampled tokens in the batch, [rows, T]
+    - `line`, `column`: for each sampled token, its row and its column in the layout
+    - `turns`: the index of the turn of each token, [trajectories, longest], -1 for padding
     """
 
     sampled: Tensor
@@ -23,31 +30,37 @@ class Sequences:
 
     @property
     def lengths(self) -> Tensor:
-        """Number of sampled tokens, int64 [trajectories]."""
+        """The number of sampled tokens of each trajectory, int64 [trajectories]."""
         return torch.bincount(self.line, minlength=len(self.turns))
 
     def gather(self, tokens: Tensor) -> Tensor:
-        """Rearrange values from [rows, T] to [trajectories, longest], padded with 0."""
+        """Rearrange values of tokens from [rows, T] to [trajectories, longest], padded with 0."""
         gathered = torch.zeros(self.turns.shape, dtype=tokens.dtype)
         gathered[self.line, self.column] = tokens[self.sampled]
         return gathered
 
     def scatter(self, values: Tensor) -> Tensor:
-        """Rearrange values from [trajectories, longest] to [rows, T]; other tokens get 0."""
+        """Rearrange values of tokens from [trajectories, longest] to [rows, T].
+
+        Tokens that were not sampled get 0.
+        """
         empty = torch.zeros(self.sampled.shape, dtype=values.dtype)
         return empty.masked_scatter(self.sampled, values[self.line, self.column])
 
 
 def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
-    """Return the layout of a batch with its rows sorted by trajectory."""
+    """Return the layout of the sampled tokens of a batch. Rows must be sorted by trajectory.
+
+    `trajectories` is the number of trajectories.
+    """
     assert bool((batch.trajectory.diff() >= 0).all())
     line = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
     turn = batch.turn[batch.sampled]
-    # if a context was continued later, a later row has earlier turns
+    # if a context was continued later, a later row of the batch may have earlier turns
     by_turn = turn.argsort(stable=True)
     in_time = by_turn[line[by_turn].argsort(stable=True)]
     column = torch.empty_like(line)
-    # `line` is sorted, so searchsorted gives the index of its trajectory's first token
+    # `line` is sorted, so searchsorted gives the index of the first token of each trajectory
     column[in_time] = torch.arange(len(line)) - torch.searchsorted(line, line)
     longest = int(column.max()) + 1 if len(column) else 0
     turns = torch.full((trajectories, longest), -1)
@@ -56,14 +69,14 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
 
 
 def first_of_turns(turns: Tensor) -> Tensor:
-    """Return the mask of each turn's first token, from `Sequences.turns`."""
-    # -1 is not a turn, so the first column always begins one
+    """Return the mask of the first token of each turn. `turns` is `Sequences.turns`."""
+    # -1 is not a turn, so the first column is always the first token of a turn
     before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
     return (turns >= 0) & (turns != before)
 
 
 def last_of_turns(turns: Tensor) -> Tensor:
-    """Return the mask of each turn's last token, from `Sequences.turns`."""
+    """Return the mask of the last token of each turn. `turns` is `Sequences.turns`."""
     after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
     return (turns >= 0) & (turns != after)
 
@@ -77,9 +90,9 @@ def varies(values: Tensor) -> bool:
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
-    """Normalise advantages to mean 0 and variance 1 over all sampled tokens.
+    """Normalize advantages to mean 0 and variance 1 over all sampled tokens.
 
-    Returns float32 [rows, T], all 0 if the advantages are equal.
+    Returns float32 [rows, T]. If all advantages are equal, the result is 0.
     """
     # in float64, because a sum over all tokens of an update loses digits in float32
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
@@ -92,8 +105,9 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
 def whitened_by_task(
     tasks: Mapping[str, Sequence[int]], advantages: Tensor, batch: RolloutBatch
 ) -> Tensor:
-    """Apply `whitened` to the sampled tokens of each task; `tasks` maps tasks to trajectory
-    indices.
+    """Apply `whitened` to the sampled tokens of each task separately.
+
+    `tasks` maps each task to the indices of its trajectories.
     """
     result = torch.zeros(advantages.shape)
     for members in tasks.values():
@@ -103,18 +117,21 @@ def whitened_by_task(
 
 
 def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
-    """Expand `values` [trajectories] to [rows, T]: a sampled token gets its trajectory's value."""
+    """Expand values of trajectories [trajectories] to tokens [rows, T].
+
+    Each sampled token gets the value of its trajectory. All other tokens get 0.
+    """
     return (values[batch.trajectory].unsqueeze(1) * batch.sampled).float()
 
 
 def within_groups(
     groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor
 ) -> Tensor:
-    """Apply `how` to the `values` [n] of each group of indices. A group with equal `values[0]` gets
-    0.
+    """Apply the function `how` to the values [n] of each group.
 
-    With `centred`, the rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0, 0. To
-    compare trajectories use `Outcomes.compare`, which counts each episode once.
+    A group is a sequence of indices. If all entries of `values[0]` in a group are equal, the group
+    gets 0. With `centred`, the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5, -0.5,
+    0, 0. To compare trajectories, use `Outcomes.compare`, which counts each episode once.
     """
     results = torch.zeros_like(values[0])
     for group in map(list, groups):
@@ -125,14 +142,15 @@ def within_groups(
 
 
 def centred(values: Tensor, over: Tensor | None = None) -> Tensor:
-    """Subtract the mean of `over`, by default of the values themselves."""
+    """Subtract the mean of `over` from values. If `over` is None, subtract their own mean."""
     return values - (values if over is None else over).mean()
 
 
 def standardised(values: Tensor, over: Tensor | None = None) -> Tensor:
-    """Subtract the mean of `over`, by default of the values themselves, and divide by the unbiased
-    standard deviation of `over`.
+    """Subtract the mean of `over` from values, and divide by the standard deviation of `over`.
+
+    The standard deviation is unbiased. If `over` is None, `values` are used instead.
     """
     over = values if over is None else over
-    # the unbiased deviation and 1e-6 as in verl's GRPO; TRL adds 1e-4
+    # as in GRPO of verl, the deviation is unbiased and 1e-6 is added; TRL adds 1e-4
     return centred(values, over) / (over.std() + 1e-6)

@@ -1,6 +1,7 @@
-"""Weights [rows, T] of sampled tokens in the loss of an optimizer step, computed over all ranks.
+"""Aggregation: how the losses of tokens are combined to the loss of an optimizer step.
 
-A sequence is a trajectory, even if it has several rows.
+Each class computes the weights [rows, T] of sampled tokens, over all ranks. The word "sequence" in
+names means a trajectory, even if the trajectory has several rows.
 """
 
 from typing import Annotated, Literal
@@ -13,8 +14,9 @@ from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenMean(Section):
-    """The mean over all sampled tokens of the step (DAPO, arXiv 2503.14476): long replies count
-    more.
+    """The mean over all sampled tokens of the optimizer step (DAPO, arXiv 2503.14476).
+
+    Long replies therefore count more than short replies.
     """
 
     use: Literal["token_mean"] = "token_mean"
@@ -24,8 +26,9 @@ class TokenMean(Section):
 
 
 class SeqMeanTokenMean(Section):
-    """The mean over trajectories of the mean over their tokens (GRPO, 2402.03300): all trajectories
-    count equally.
+    """The mean of each trajectory's tokens, averaged over trajectories (GRPO, arXiv 2402.03300).
+
+    All trajectories count equally.
     """
 
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
@@ -36,7 +39,7 @@ class SeqMeanTokenMean(Section):
 
 
 class SeqMeanTokenSum(Section):
-    """The mean over trajectories of the sum over their tokens (RLOO, arXiv 2402.14740)."""
+    """The sum of each trajectory's tokens, averaged over trajectories (RLOO, arXiv 2402.14740)."""
 
     use: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
 
@@ -46,9 +49,8 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The mean over trajectories of the sum over their tokens, divided by `horizon`.
-
-    See 2503.20783 (Dr. GRPO).
+    """The sum of each trajectory's tokens, averaged over trajectories and divided by `horizon` (Dr.
+    GRPO, arXiv 2503.20783).
     """
 
     use: Literal["seq_sum_norm"] = "seq_sum_norm"
@@ -62,12 +64,15 @@ class SeqSumNorm(Section):
 Aggregation = Annotated[
     TokenMean | SeqMeanTokenMean | SeqMeanTokenSum | SeqSumNorm, Field(discriminator="use"), BY_NAME
 ]
-"""Written in an experiment file as `token_mean`, or as `{use: seq_sum_norm, horizon: 512}`."""
+"""The setting `aggregation`. In an experiment file, it is written as `token_mean`, or as
+`{use: seq_sum_norm, horizon: 512}`.
+"""
 
 
 def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
-    """Return the number of sampled tokens of each row's trajectory [rows, 1], and the number of
-    trajectories with sampled tokens.
+    """Return, for each row, the number of sampled tokens of the row's trajectory, [rows, 1].
+
+    Also returns the number of trajectories with sampled tokens.
     """
     numbers, index = torch.unique(batch.trajectory, return_inverse=True)
     tokens = torch.zeros(len(numbers), dtype=torch.int64).index_add(

@@ -1,4 +1,4 @@
-"""Convert trajectories to tensors. Only this module shifts outputs to the tokens they predict."""
+"""Convert trajectories to tensors, and align the outputs of the model with the predicted tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentfly_core.records.trajectory import Ending, Given, Sampled, Trajectory
 from agentfly_core.rl.late import Tensor, np, torch
 
 TurnSpans = list[tuple[int, float | None, Given | Sampled]]
-"""Token spans, each with the number and the temperature of its turn."""
+"""Spans of tokens, each with the index and the temperature of its turn."""
 LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 
@@ -32,11 +32,18 @@ class RolloutBatch:
         old_logprobs, reference_logprobs, old_values, returns,
         advantages, weight                                                     float32 [rows, T]
 
-    `rollout_logprobs` come from the sampler. `cut` rows belong to trajectories that ended at a
-    limit. `returns` are value targets, and `weight` is a token's share in the loss of its optimizer
-    step. For tokens that were not sampled, `temperature` is 1 and the last six fields are 0.
-    `pack` fills `old_logprobs` and `reference_logprobs` with the sampler's log-probabilities, and
-    the other four with 0.
+    - `trajectory`: the index of the trajectory of each row
+    - `rollout_logprobs`: the log-probabilities that the sampler computed
+    - `cut`: whether the trajectory of the row ended at a limit
+    - `turn`: the index of the turn of each token
+    - `old_logprobs`, `old_values`: computed with the policy before the update
+    - `reference_logprobs`: computed with the reference policy of a KL penalty
+    - `returns`: the targets of the critic
+    - `weight`: the share of the token in the loss of its optimizer step
+
+    For tokens that were not sampled, `temperature` is 1 and the last six fields are 0. `pack` sets
+    `old_logprobs` and `reference_logprobs` to the log-probabilities of the sampler, and
+    `old_values`, `returns`, `advantages` and `weight` to 0.
     """
 
     tokens: Tensor
@@ -55,7 +62,7 @@ class RolloutBatch:
     weight: Tensor
 
     def select(self, chosen: Tensor) -> RolloutBatch:
-        """Select the rows with these indices, and cut the padding that no selected row needs."""
+        """Return the rows with the indices `chosen`. Padding that they do not need is removed."""
         width = int(self.lengths[chosen].max())
         parts = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
         return RolloutBatch(
@@ -63,18 +70,19 @@ class RolloutBatch:
         )
 
     def to(self, device: torch.device | str) -> RolloutBatch:
-        """Copy the batch to a device."""
+        """Return a copy of the batch on a device."""
         return RolloutBatch(
             **{field.name: getattr(self, field.name).to(device) for field in fields(self)}
         )
 
 
 def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> RolloutBatch:
-    """Make a row of each context (one sequence of tokens) with a trained token.
+    """Convert trajectories to a batch.
 
-    Only trained speakers have rows. Turns are numbered as in `Trajectory.turns`. `temperature` is
-    used for replies that record none. Raises ValueError if a row begins with a sampled token,
-    because no output predicts that token.
+    Each context (sequence of tokens) with at least one trained token becomes a row. Trajectories of
+    untrained speakers do not become rows. Turns are numbered as in `Trajectory.turns`. If a turn
+    lacks a recorded temperature, `temperature` is used. Raises ValueError if a row begins with a
+    sampled token, because nothing predicts this token.
     """
     rows = [
         (i, spans)
@@ -111,19 +119,22 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
 
 
 def is_cut(trajectory: Trajectory) -> bool:
-    """Whether the trajectory ended at a limit: of its last reply, its turns or its context."""
+    """Whether a trajectory ended at a limit.
+
+    The limit is the limit of tokens of the last reply, of turns, of the context, or of the sampled
+    tokens of the episode.
+    """
     return any(turn.cut for turn in trajectory.turns[-1:]) or trajectory.ending in LIMITS
 
 
 def _contexts(trajectory: Trajectory) -> list[TurnSpans]:
-    """Return the spans of each context that has a trained token, with their turn numbers."""
+    """Return the spans of each context (sequence of tokens) with at least one trained token."""
     contexts: defaultdict[int, TurnSpans] = defaultdict(list)
     for number, turn in enumerate(trajectory.turns):
         trains = trajectory.trains(turn)
         spans: list[Given | Sampled] = [
             turn.given,
-            # an untrained reply is used like a prompt: later tokens depend on it, and it has no
-            # loss
+            # an untrained reply is treated as a prompt, because later tokens depend on it
             *(span if trains and span.trained else Given(span.tokens) for span in turn.sampled),
         ]
         contexts[turn.context] += [(number, turn.temperature, span) for span in spans]
@@ -139,8 +150,8 @@ def _length(spans: TurnSpans) -> int:
 
 
 def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...]:
-    """Return tokens, mask of sampled tokens, log-probabilities, turns and temperatures, each [rows,
-    T].
+    """Return five tensors [rows, T]: the tokens, the mask of sampled tokens, the log-probabilities,
+    the indices of turns, and the temperatures.
     """
     shape = (len(rows), max(map(_length, rows), default=0))
     tokens, turn = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -153,8 +164,7 @@ def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...
             tokens[row, start:end] = span.tokens
             turn[row, start:end] = number
             if isinstance(span, Sampled):
-                # given tokens have log-probability 0 and are outside of the mask, so that no loss
-                # can touch them
+                # given tokens have the log-probability 0 and are not in the mask
                 sampled[row, start:end] = True
                 logprobs[row, start:end] = span.logprobs
                 temperatures[row, start:end] = own or temperature
@@ -164,8 +174,8 @@ def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...
 def predictors(sampled: Tensor) -> Tensor:
     """Return the mask [rows, T] of the outputs that predict a sampled token.
 
-    Then `outputs[predictors(sampled)]` and `tokens[sampled]` are aligned. Columns are shifted only
-    in this function.
+    `sampled` is the mask of sampled tokens. `outputs[predictors(sampled)]` and `tokens[sampled]`
+    have the same order. Columns are shifted only in this function.
     """
     # the output at column t predicts the token at t + 1
     return torch.nn.functional.pad(sampled[:, 1:], (0, 1))
@@ -176,36 +186,37 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Return the log-probability of each token [n], and the entropy of its distribution [n].
 
-    The entropy carries no gradient. `logits` [n, vocabulary] predict `tokens` [n]. The logits are
-    divided by the temperature (a number or [n]) in float32.
+    `logits` [n, vocabulary] are the outputs that predict `tokens` [n]. They are divided by the
+    temperature (a number or [n]) in float32. The entropy is computed without a gradient.
     """
     of_rows = temperature.unsqueeze(-1) if isinstance(temperature, torch.Tensor) else temperature
     logprobs = torch.log_softmax(logits.float() / of_rows, dim=-1)
-    # saved first: activation checkpointing recomputes up to this point
+    # gathered before the entropy, because activation checkpointing recomputes only up to here
     chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     detached = logprobs.detach()
     return chosen, -torch.einsum("nv,nv->n", detached.exp(), detached)
 
 
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:
-    """Split rows into micro-batches for each rank. Returns row indices by rank and micro-batch.
+    """Divide rows among ranks and into micro-batches.
 
-    All ranks get the same number of micro-batches. The last micro-batch of a rank may be empty.
-    Rows are distributed by length, longest first. A micro-batch has at most `token_budget` tokens
-    including padding, or a single row.
+    `lengths` has the number of tokens of each row. The result has, for each rank, the row indices
+    of each micro-batch. All ranks get the same number of micro-batches, so the last micro-batch of
+    a rank may be empty. Rows are distributed by length, the longest first. A micro-batch has at
+    most `token_budget` tokens including padding, or a single row.
     """
     order = lengths.argsort(descending=True, stable=True)
     shares: list[list[Tensor]] = [[] for _ in range(ranks)]
-    # rows go to the ranks in turn, so that each rank has rows of all lengths; rows of similar
-    # length share a micro-batch and need little padding
+    # Rows are given to the ranks one after the other, so each rank has rows of all lengths. Rows of
+    # similar length are in the same micro-batch, so they need little padding.
     for rank, share in enumerate(shares):
         left = order[rank::ranks]
         while len(left):
-            # the first row is the longest, so it determines the padded width; a row beyond the
-            # budget goes alone
+            # the first row is the longest, so its length is the width of the micro-batch; a row
+            # that is longer than the budget has its own micro-batch
             take = max(1, token_budget // int(lengths[left[0]]))
             share.append(left[:take])
             left = left[take:]
     count = max(len(share) for share in shares)
-    # collective operations wait for every rank, so all need the same number of passes
+    # collective operations wait for every rank, so all ranks need the same number of passes
     return [share + [order[:0]] * (count - len(share)) for share in shares]

@@ -1,8 +1,9 @@
-"""Generalised advantage estimation (arXiv 1506.02438) over sampled tokens, and over turns.
+"""Generalized advantage estimation (GAE, arXiv 1506.02438), over sampled tokens or over turns.
 
-Tensors are float64 [trajectories, longest]. They contain sampled tokens only, so prompts and tool
-answers add no discount. A value is the estimate before its token. After the last token, the value
-is 0. `estimate` returns advantages and value targets; its `turns` are `Sequences.turns`.
+Tensors are float64 [trajectories, longest]. They contain only sampled tokens, so prompts and tools'
+answers do not cause a discount. The critic's value of a token is its estimate before this token.
+After the last token, the value is 0. The methods `estimate` return the advantages and the targets
+of the critic. Their argument `turns` is `Sequences.turns`.
 """
 
 from typing import Annotated, Literal
@@ -15,10 +16,10 @@ from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenGAE(Section):
-    """For each token, `delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam
+    """GAE over tokens: `delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam
     A_(t+1)`.
 
-    Example: four tokens have the values .1, .2, .3, .4, and the last one has the reward 1. With
+    Example: four tokens have the values .1, .2, .3, .4, and the last token has the reward 1. With
     gamma 1 and lam .95, A_0 is 0.800.
     """
 
@@ -33,10 +34,11 @@ class TokenGAE(Section):
 
 
 class TurnGAE(Section):
-    """GAE over turns. A turn has the sum of its tokens' rewards, and the value of its first token.
+    """GAE over turns, as in Turn-PPO (arXiv 2512.17008).
 
-    As in Turn-PPO (arXiv 2512.17008), all tokens of a turn get the turn's advantage and value
-    target.
+    The reward of a turn is the sum of the rewards of its tokens, and the value of a turn is the
+    value of its first token. All tokens of a turn get the same advantage and the same target of the
+    critic.
     """
 
     use: Literal["turn"] = "turn"
@@ -48,7 +50,7 @@ class TurnGAE(Section):
         earned = torch.zeros_like(rewards)
         total = torch.zeros(len(rewards), dtype=rewards.dtype)
         for t in reversed(range(rewards.shape[1])):
-            # summed backwards, because the first token of a turn must get the sum over the turn
+            # summed backwards, so the first token of a turn gets the sum over the whole turn
             total = torch.where(last[:, t], 0.0, total) + rewards[:, t]
             earned[:, t] = total
         advantages = _backwards(earned, values, first, self.gamma, self.lam)
@@ -58,8 +60,9 @@ class TurnGAE(Section):
 class BilevelGAE(Section):
     """GAE over turns, then over the tokens of each turn (VAGEN, arXiv 2510.16907).
 
-    GAE over the last tokens of all turns gives the return of each turn. In a second GAE, over the
-    tokens of a turn, this return is the reward of the last token.
+    The first GAE is over the last tokens of all turns, and gives the return of each turn. The
+    second GAE is over the tokens of each turn. In the second GAE, the reward of a turn's last token
+    is the return of the turn.
     """
 
     use: Literal["bilevel"] = "bilevel"
@@ -79,7 +82,9 @@ class BilevelGAE(Section):
 
 
 GAE = Annotated[TokenGAE | TurnGAE | BilevelGAE, Field(discriminator="use"), BY_NAME]
-"""Written in an experiment file as `token`, or as `{use: bilevel, gamma_turn: 0.9}`."""
+"""The setting `gae`. In an experiment file, it is written as `token`, or as `{use: bilevel,
+gamma_turn: 0.9}`.
+"""
 
 
 def _backwards(
@@ -90,9 +95,10 @@ def _backwards(
     lam: float,
     apart: Tensor | None = None,
 ) -> Tensor:
-    """Compute GAE over the positions in the mask `here`. Other positions get 0.
+    """Compute GAE over the positions in the mask `here`. All other positions get 0.
 
-    The recursion, which runs backwards, restarts at the positions in the mask `apart`.
+    The recursion goes from the last position to the first. At the positions in the mask `apart`, it
+    starts again.
     """
     sums = torch.zeros_like(rewards)
     value = torch.zeros(len(rewards), dtype=rewards.dtype)
@@ -101,8 +107,7 @@ def _backwards(
         if apart is not None:
             value = value.masked_fill(apart[:, t], 0.0)
             advantage = advantage.masked_fill(apart[:, t], 0.0)
-        # the next position of `here` may be many columns later; value and advantage are kept until
-        # then
+        # between two positions of `here`, the value and the advantage of the later one are kept
         now = rewards[:, t] + gamma * value - values[:, t] + gamma * lam * advantage
         value = torch.where(here[:, t], values[:, t], value)
         advantage = torch.where(here[:, t], now, advantage)
@@ -111,7 +116,7 @@ def _backwards(
 
 
 def _held(values: Tensor, first: Tensor) -> Tensor:
-    """Broadcast the first value of each turn over the turn's tokens."""
+    """Give all tokens of a turn the value of the turn's first token."""
     held = values.clone()
     for t in range(1, values.shape[1]):
         held[:, t] = torch.where(first[:, t], values[:, t], held[:, t - 1])

@@ -1,10 +1,13 @@
-"""Correct differences between sampler and learner by the weight w = exp(old - rollout).
+"""Correct differences between sampler and learner by importance weights w = exp(old - rollout).
 
-`old` and `rollout` are a token's log-probabilities by learner and sampler; w carries no gradient.
-`weights` returns a factor for each token's loss. The metric `mismatch/masked_share` is the share of
-tokens whose factor a bound changed. Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly
-Brings You Off-Policy RL Training" (August 2025); Liu, Li et al., "When Speed Kills Stability:
-Demystifying RL Collapse from the Training-Inference Mismatch" (September 2025).
+`old` is the log-probability of a token that the learner computes, and `rollout` is the
+log-probability that the sampler computed. w is a constant. The methods `weights` return a factor
+for the loss of each token. The metric `mismatch/masked_share` is the share of tokens with a factor
+that was changed by a bound.
+
+Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"
+(August 2025); Liu, Li et al., "When Speed Kills Stability: Demystifying RL Collapse from the
+Training-Inference Mismatch" (September 2025).
 """
 
 from typing import Annotated, Literal, Self
@@ -21,7 +24,9 @@ Bound = Annotated[float, Field(gt=0.0)]
 
 
 class TokenTIS(Section):
-    """Truncated importance sampling with a weight per token: `min(w, cap)` (Yao, Liu et al.)."""
+    """Truncated importance sampling with a weight for each token: `min(w, cap)` (Yao, Liu et
+    al.).
+    """
 
     use: Literal["token_tis"] = "token_tis"
     cap: Bound = 2.0
@@ -32,15 +37,15 @@ class TokenTIS(Section):
 
 
 class SequenceTIS(Section):
-    """Truncated importance sampling with a weight per row: `min(product of w, cap)` (Liu, Li et
-    al.).
+    """Truncated importance sampling with a weight for each row: `min(product of w, cap)` (Liu, Li
+    et al.).
     """
 
     use: Literal["sequence_tis"] = "sequence_tis"
     cap: Bound = 2.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        # padding and given tokens have the same log-probability in both, so they add 0
+        # for padding and given tokens, both log-probabilities are equal, so they add 0
         total = (batch.old_logprobs - batch.rollout_logprobs).sum(dim=1, keepdim=True)
         weight = log_ratio(total, total.new_zeros(())).exp().expand_as(batch.old_logprobs)
         return _weights(weight.clamp(max=self.cap), weight > self.cap)
@@ -58,7 +63,9 @@ class _Between(Section):
 
 
 class IcePop(_Between):
-    """Weight tokens by w; drop them if w is below low or above high (Ring-1T, 2510.18855)."""
+    """The weight of a token is w, or 0 if w is below low or above high (Ring-1T, arXiv
+    2510.18855).
+    """
 
     use: Literal["icepop"] = "icepop"
     high: Bound = 5.0
@@ -70,8 +77,8 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """Drop rows with a geometric mean of w below low or above high. Other rows have the weight 1
-    (Liu, Li et al.).
+    """The weight of a row is 1, or 0 if the geometric mean of w is below low or above high (Liu, Li
+    et al.).
     """
 
     use: Literal["sequence_mask"] = "sequence_mask"
@@ -85,7 +92,9 @@ class SequenceMask(_Between):
 ImportanceSampling = Annotated[
     TokenTIS | SequenceTIS | IcePop | SequenceMask, Field(discriminator="use"), BY_NAME
 ]
-"""Written in experiment files as `{use: token_tis, cap: 2.0}`, or as `icepop` for its defaults."""
+"""The setting `correction`. In an experiment file, it is written as `{use: token_tis, cap: 2.0}`,
+or as `icepop` for the defaults.
+"""
 
 
 def _weights(weight: Tensor, beyond: Tensor) -> TokenLosses:

@@ -1,9 +1,9 @@
-"""The interface of algorithms: pure functions that compute advantages from outcomes, and a loss
-from log-probabilities.
+"""The interface of algorithms. An algorithm computes advantages from outcomes, and a loss from
+log-probabilities, without side effects.
 
-Tensors are [rows, T], with 0 for tokens that were not sampled. Token weights are computed over all
-ranks and micro-batches, and the loss is a weighted sum. So every split into micro-batches has the
-same gradient.
+Tensors are [rows, T], with 0 for tokens that were not sampled. The weights of tokens are computed
+over all ranks and micro-batches, and the loss is a weighted sum. The gradient therefore does not
+depend on how rows are divided into micro-batches.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,9 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 @dataclass(frozen=True)
 class Advantages:
-    """The `advantages` [rows, T] of sampled tokens, and the `returns` [rows, T], which are the
-    critic's targets.
+    """The advantages of sampled tokens, and the returns, which are the targets of the critic.
+
+    Both are [rows, T].
     """
 
     advantages: Tensor
@@ -29,15 +30,16 @@ class Advantages:
 
     @classmethod
     def of(cls, advantages: Tensor) -> Self:
-        """Make the result of an algorithm without a critic."""
+        """Return the result of an algorithm without a critic. All returns are 0."""
         return cls(advantages, torch.zeros_like(advantages))
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of policy and critic at sampled tokens [rows, T]. Entropies carry no gradient.
+    """The outputs of the policy and of the critic for sampled tokens, each [rows, T].
 
-    `values` are the critic's estimates before each token, 0 without a critic.
+    The entropies are without a gradient. `values` has the estimate of the critic before each token,
+    or 0 without a critic.
     """
 
     logprobs: Tensor
@@ -47,9 +49,10 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss: `total` is a weighted sum over tokens; `metrics` [rows, T] are averaged for logging.
+    """A loss: `Loss(tensor(0.031), {"train/clip_fraction": clipped})`.
 
-    `Loss(tensor(0.031), {"train/clip_fraction": clipped})`
+    `total` is a weighted sum over tokens. Each metric has a value for each token, [rows, T], and
+    its mean over tokens is logged.
     """
 
     total: Tensor
@@ -58,91 +61,112 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Requirements of an algorithm on rollouts, updates and settings.
+    """The requirements of an algorithm on rollouts, updates and settings.
 
     GRPO has `Needs(old_logprobs=True, compares_group=True, off_policy="ratio")`.
     """
 
     reference: str | None = None
-    """The policy of `reference_logprobs`, `start` or `run:NAME@STEP`."""
+    """The reference policy, which computes `reference_logprobs`: `start` or `run:NAME@STEP`. None
+    if the algorithm does not use a reference policy.
+    """
 
     old_logprobs: bool = False
-    """The algorithm reads `old_logprobs`: log-probabilities under the policy before the update."""
+    """Whether the algorithm reads `old_logprobs`, the log-probabilities of the policy before the
+    update.
+    """
 
     signals_before_advantages: bool = False
-    """Advantages depend on log-probabilities or values, which are then computed first."""
+    """Whether advantages depend on log-probabilities or on values of the critic. These are then
+    computed before the advantages.
+    """
 
     greedy_episode: bool = False
-    """Each problem has one more episode, played greedily, for `Outcomes.baselines`."""
+    """Whether each problem has an additional greedy episode, for `Outcomes.baselines`."""
 
     compares_group: bool = False
-    """Advantages have a group baseline: they are 0 in a group with one episode or with equal
-    rewards.
+    """Whether advantages are differences from a baseline of the group. They are then 0 in a group
+    with one episode or with equal rewards.
     """
 
     drops_equal_groups: bool = False
-    """Groups of equal rewards are left out of the update, their tokens too (dynamic sampling)."""
+    """Whether groups with equal rewards are left out of the update (dynamic sampling). Their tokens
+    then do not count in means over tokens, either.
+    """
 
     trains_all_rows: bool = False
-    """Rows with advantages of 0 have a gradient too: from a critic or a KL penalty."""
+    """Whether rows with advantages of 0 have a gradient, too, from a critic or a KL penalty."""
 
     critic: Critic = "none"
-    """Source of `Outputs.values`: a head on the policy's last layer, or a separate model."""
+    """The critic, which computes `Outputs.values`: a head on the last layer of the policy (`head`),
+    a separate model (`model`), or none.
+    """
 
     critic_rate: float = 1.0
-    """The learning rate of the critic's own weights, as a multiple of the policy's."""
+    """The learning rate of the critic, as a multiple of the learning rate of the policy."""
 
     corrects_sampler: bool = False
-    """The loss has importance weights for differences between sampler and learner."""
+    """Whether the loss has importance weights that correct differences between sampler and learner.
+    """
 
     off_policy: OffPolicy = "none"
-    """How an older policy's tokens are used: with a probability `ratio`, by `imitation`, or not."""
+    """How the algorithm uses tokens of an older policy: with the ratio of probabilities (`ratio`),
+    by imitation (`imitation`), or not at all (`none`).
+    """
 
 
 class Algorithm(Protocol):
-    """A frozen dataclass with hyper-parameters as fields.
+    """An algorithm: a frozen dataclass with hyper-parameters as fields.
 
-    The class attribute `refills` is the default of `rollout.refills`.
+    The class attribute `refills` is the default of the setting `rollout.refills`.
     """
 
     refills: ClassVar[int]
 
     @property
     def needs(self) -> Needs:
-        """The requirements of this algorithm, which may depend on its hyper-parameters."""
+        """The requirements of this algorithm. They may depend on its hyper-parameters."""
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the algorithm for the next update, adapted to the last update's metrics `before`,
-        which are empty at first.
+        """Return the algorithm for the next update.
+
+        It may adapt its hyper-parameters to the metrics of the last update, `before`. They are
+        empty before the first update.
         """
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Compute metrics before the update's first optimizer step.
+        """Compute metrics before the first optimizer step of an update.
 
-        The next update passes them to `after`.
+        The next update passes these metrics to `after`.
         """
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Compute advantages from the outcomes of the whole update."""
+        """Compute the advantages from the outcomes of a whole update."""
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return each token's weight in the loss. `batch` has all rows of an optimizer step."""
+        """Return the weight of each token in the loss, [rows, T].
+
+        `batch` has all rows of an optimizer step.
+        """
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """Compute the loss of a micro-batch. An optimizer step uses the sum of these losses."""
+        """Compute the loss of a micro-batch.
+
+        The loss of an optimizer step is the sum of the losses of its micro-batches.
+        """
 
 
 def log_ratio(now: Tensor, before: Tensor) -> Tensor:
-    """Return `now - before`, clamped to [-20, 20] to keep its exponential finite."""
+    """Return `now - before`, clamped to [-20, 20] to keep `exp` of the result finite."""
     return (now - before).clamp(-20.0, 20.0)
 
 
 def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
-    """Return metrics that compare the learner's log-probabilities [n] of a policy with the
-    sampler's [n].
+    """Return metrics that compare the log-probabilities of the learner and of the sampler.
 
-    `k3` estimates KL(sampler || learner). `ess` is the effective sample size of the weights w =
-    exp(learner - sampler), as a share of n. The result is empty without tokens.
+    Both arguments have the log-probabilities of the same n tokens, [n]. `k3` estimates
+    KL(sampler || learner). `ess` is the effective sample size of the weights w = exp(learner -
+    sampler), as a share of n. The result is empty if n is 0.
     """
     if not len(learner):
         return {}

@@ -1,4 +1,6 @@
-"""KL penalties: estimates of KL(policy || reference) in the loss or in the rewards."""
+"""KL penalties, which keep the policy near a reference policy. An estimate of KL(policy ||
+reference) is added to the loss, or subtracted from the rewards.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,13 +31,14 @@ def _a_policy(where: str) -> str:
 
 
 ReferencePolicy = Annotated[str, AfterValidator(_a_policy)]
-"""The reference policy: `start` (the policy before step 1), or `run:NAME@STEP`."""
+"""The setting `reference`: `start`, which is the policy before step 1, or `run:NAME@STEP`."""
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
-    """Estimate KL(policy || reference) at the policy's tokens (joschu.net/blog/kl-approx.html).
+    """Estimate KL(policy || reference) for each sampled token (joschu.net/blog/kl-approx.html).
 
-    With D = logprobs - reference: k1 = D, k2 = D^2/2, k3 = exp(-D) + D - 1, abs = |D|.
+    With D = logprobs - reference, the estimates are k1 = D, k2 = D^2/2, k3 = exp(-D) + D - 1 and
+    abs = |D|.
     """
     difference = log_ratio(logprobs, reference)
     if kind == "k1":
@@ -48,34 +51,37 @@ def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
 
 
 class NoKL(Section):
-    """No penalty (`kl: null`), and the base class of penalties."""
+    """The KL penalty for the setting `kl: null`, which does nothing. It is also the base class of
+    all KL penalties.
+    """
 
     in_rewards: ClassVar[bool] = False
 
     def add_needs(self, needs: Needs) -> Needs:
-        """Add the penalty's needs to the algorithm's needs."""
+        """Return the requirements of an algorithm with the requirements of this penalty added."""
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the penalty for the next update, adapted to the last update's metrics `before`."""
+        """Return the penalty for the next update. `before` has the metrics of the last update."""
         return self
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """Compute metrics before the first optimizer step."""
+        """Compute metrics before the first optimizer step of an update."""
         return {}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
-        """Subtract the penalty from the rewards."""
+        """Return the outcomes with the penalty subtracted from the rewards."""
         return outcomes
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """Add the penalty to the tokens' losses."""
+        """Return the losses of tokens with the penalty added."""
         return losses
 
 
 class LossKL(NoKL):
-    """Adds `weight` times the KL estimate to the loss. k1 is excluded, because its gradient
-    vanishes on-policy.
+    """Adds the KL estimate, multiplied by `weight`, to the loss of each token.
+
+    The estimate k1 is not allowed, because the mean of its gradient is 0 on-policy.
     """
 
     use: Literal["loss"] = "loss"
@@ -87,15 +93,16 @@ class LossKL(NoKL):
         return replace(needs, reference=self.reference, trains_all_rows=True)
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        # here the gradient flows through the estimate; in `RewardKL` the estimate is a constant of
-        # the old policy
+        # this estimate has a gradient; the estimate in `RewardKL` is a constant
         estimate = kl(outputs.logprobs, batch.reference_logprobs, self.kind)
         metrics = {**losses.metrics, "train/kl_reference": estimate.detach()}
         return TokenLosses(losses.tokens + self.weight * estimate, metrics)
 
 
 class RewardKL(NoKL):
-    """Subtracts `weight` times the KL estimate from token rewards (InstructGPT, 2203.02155)."""
+    """Subtracts the KL estimate, multiplied by `weight`, from the reward of each token
+    (InstructGPT, arXiv 2203.02155).
+    """
 
     in_rewards: ClassVar[bool] = True
 
@@ -116,7 +123,7 @@ class RewardKL(NoKL):
         return {"train/kl_reference": float(estimates.mean()), "train/kl_weight": self.weight}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
-        # float64 like the rewards, because a group whose rewards are exactly equal has no advantage
+        # float64, as the rewards, because advantages test whether rewards are equal
         cost = self.weight * (self._estimates(batch).double() * batch.sampled)
         total = torch.zeros_like(outcomes.rewards).index_add(0, batch.trajectory, cost.sum(dim=1))
         of_tokens = sequences(batch, len(outcomes.rewards)).gather(cost)
@@ -131,10 +138,11 @@ class RewardKL(NoKL):
 
 
 class AdaptiveKL(RewardKL):
-    """RewardKL with a weight that holds KL near a target (arXiv 1909.08593, section 2.2).
+    """RewardKL with a weight that adapts and keeps the KL near `target` (arXiv 1909.08593, section
+    2.2).
 
-    After an update with n trajectories the weight is multiplied by `1 + clip(measured / target - 1,
-    -0.2, 0.2) n / horizon`.
+    After an update with n trajectories, the weight is multiplied by `1 + clip(measured / target -
+    1, -0.2, 0.2) n / horizon`, where `measured` is the KL of the update.
     """
 
     use: Literal["adaptive"] = "adaptive"  # type: ignore[assignment]
@@ -142,18 +150,19 @@ class AdaptiveKL(RewardKL):
     horizon: Weight = 10_000.0
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return a copy with the adapted weight.
+        """Return the penalty with the adapted weight.
 
-        The weight stays the same if the last update had no sampled token.
+        The weight is not changed if the last update was without sampled tokens.
         """
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:
             return self.model_copy(update={"weight": weight})
-        # clipped, to limit the effect of one outlier on the weight
+        # clipped, because a single outlier must not change the weight much
         beyond = min(max(before["train/kl_reference"] / self.target - 1, -0.2), 0.2)
         factor = 1 + beyond * before["train/trajectories"] / self.horizon
         return self.model_copy(update={"weight": weight * factor})
 
 
 KL = Annotated[LossKL | RewardKL | AdaptiveKL, Field(discriminator="use"), BY_NAME]
-"""Written in an experiment file as `{use: loss, weight: 0.001, kind: k2}`."""
+"""The setting `kl`. In an experiment file, it is written as `{use: loss, weight: 0.001, kind: k2}`.
+"""

@@ -1,4 +1,6 @@
-"""Import torch and numpy at their first use, because checks of settings do not need them."""
+"""Import torch and numpy only when they are first used, because checks of settings do not need
+them.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,6 @@
-"""The rewards of an update by trajectory, by token and by name, and the groups to compare."""
+"""The outcomes of an update: rewards of trajectories and of tokens, single rewards by name, and the
+groups of trajectories that advantages compare.
+"""
 
 import math
 from collections import defaultdict
@@ -21,24 +23,27 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Outcomes of an update. Example: two trajectories of one problem, the first with two turns.
+    """The outcomes of an update with n trajectories. Example: n = 2 trajectories of one problem,
+    the first with two turns:
 
         rewards       tensor([1.0, 0.0])             float64 [n], the weighted sum of all rewards
-        token_rewards float64 [n, longest], in the layout of `sequences`: a turn's reward is on its
-                      last sampled token; a row adds up to the entry in `rewards`
-        parts         {"exact": tensor([1.0, 0.0])}  float64 [n] by reward, unweighted
-        weights       {"exact": 1.0}                 by reward
-        groups        ((0, 1),)                      trajectories that are compared on one problem
-        episodes      tensor([0, 1])                 int64 [n], episode numbers
-        states        (("4f2a..", "9b01.."), ("4f2a..",))  state keys before turns
-        leaves        ((0, 0), (1,))                 for each turn, the trajectory that
-                      sampled it: ((0, 0), (0, 1)) if the second is a fork of the first
+        token_rewards float64 [n, longest], in the layout of `sequences`. The reward of a turn is on
+                      its last sampled token. The sum of a row is the entry in `rewards`.
+        parts         {"exact": tensor([1.0, 0.0])}  for each reward, its unweighted values,
+                                                     float64 [n]
+        weights       {"exact": 1.0}                 the weight of each reward
+        groups        ((0, 1),)                      the trajectories of each group, which are
+                                                     compared with each other
+        episodes      tensor([0, 1])                 int64 [n], the index of the episode
+        states        (("4f2a..", "9b01.."), ("4f2a..",))  the state key before each turn
+        leaves        ((0, 0), (1,))                 for each turn, the index of the trajectory that
+                      sampled the turn: ((0, 0), (0, 1)) if the second is a fork of the first
         baselines     tensor([0.0, 0.0])             float64 [n], rewards of greedy episodes, or nan
-        tasks         {"single": (0, 1)}             trajectories by task
+        tasks         {"single": (0, 1)}             the trajectories of each task
 
-    A part is nan if the trajectory's task does not have this reward. A trajectory without a sampled
-    token has no token_rewards. If a speaker has several instances, such as worker/1 and worker/2,
-    the episode has a trajectory for each instance.
+    An entry in `parts` is nan if the task of the trajectory does not have this reward. If a
+    trajectory does not have sampled tokens, its `token_rewards` are 0. If several speakers have the
+    same role, such as worker and worker/2, an episode has a trajectory for each of them.
     """
 
     rewards: Tensor
@@ -53,23 +58,28 @@ class Outcomes:
     tasks: Mapping[str, tuple[int, ...]]
 
     def reaching(self, bound: float) -> set[int]:
-        """Return the indices of trajectories with a reward of at least `bound`, within rounding."""
+        """Return the indices of the trajectories with a reward of at least `bound`.
+
+        Rounding errors are ignored.
+        """
         return {i for i, reward in enumerate(self.rewards.tolist()) if reaches(reward, bound)}
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-        """Apply `how(own, *means)` to each group of trajectories.
+        """Apply `how(own, *means)` to each group of trajectories, and return the results [n].
 
-        `own` has the group's entries of `values[0]`. For each tensor in `values`, `means` has one
-        value per episode: the mean over the episode's trajectories. A group gets 0 if its
-        `values[0]` are nan, or if all its episodes have the same mean.
+        `own` has the entries of `values[0]` for the trajectories of the group. For each tensor in
+        `values`, `means` has one entry for each episode, the mean over the trajectories of the
+        episode. A group gets 0 if its entries of `values[0]` are nan, or if the means of
+        `values[0]` are equal in all of its episodes.
 
-        Examples with `centred`: Rewards 1, 0, 3, 3 in the groups (0, 1), (2, 3) give 0.5, -0.5, 0,
-        0. If the first of two episodes has two trajectories, the rewards (1, 1) and (0) give 0.5,
+        Example with `centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
+        -0.5, 0, 0. Second example: the first of two episodes has two trajectories with the rewards
+        1 and 1, and the second episode has one trajectory with the reward 0. The result is 0.5,
         0.5, -0.5, because each episode counts once in the mean.
         """
         results = torch.zeros_like(values[0])
         for group in map(list, self.groups):
-            # an episode with many instances of a speaker must not outweigh the others in the mean
+            # each episode counts once in the mean, even if it has many speakers of the same role
             _, episode = torch.unique(self.episodes[group], return_inverse=True)
             sizes = torch.bincount(episode)
             means = [
@@ -94,18 +104,21 @@ def outcomes(
     batch: RolloutBatch,
     left_out: Sequence[Trajectory] = (),
 ) -> Outcomes:
-    """Make the Outcomes of the scored trajectories in `batch`.
+    """Return the outcomes of scored trajectories.
 
-    `greedy` maps groups to the rewards of their greedy episodes. `left_out` has trajectories that
-    the update does not train, for example without a score; they may be parents of forks.
+    - `greedy`: for each group, the reward of its greedy episode
+    - `weights`: the weight of each reward
+    - `batch`: the tokens of the trajectories
+    - `left_out`: trajectories that the update does not train, for example because their score is
+      missing. Forks of them may be in `trajectories`.
 
-    Raises ValueError for unscored trajectories and for rewards of turns without a sampled token.
+    Raises ValueError if a trajectory is unscored, or if a turn without sampled tokens has a reward.
     """
     scored = list(zip(trajectories, scores, strict=True))
     by_turn = [_by_turn(trajectory, score) for trajectory, score in scored]
     groups = [group_of(trajectory, score) for trajectory, score in scored]
     return Outcomes(
-        # float64, because advantages test rewards for equality, and weighted sums round
+        # float64, because advantages test whether rewards are equal, and weighted sums are rounded
         rewards=_float64(map(earned, scores)),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
         parts={name: _part(scored, name) for name in weights},
@@ -120,7 +133,10 @@ def outcomes(
 
 
 def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
-    """Return a reward's values [n], nan for trajectories of tasks without this reward."""
+    """Return the unweighted values of a reward [n].
+
+    The value is nan if the task of the trajectory does not have this reward.
+    """
     return _float64(
         own_reward(score, name, trajectory.agent) if name in score.rewards else math.nan
         for trajectory, score in scored
@@ -128,14 +144,15 @@ def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
 
 
 def _states(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the environment's state key before each turn. Without a state key, the messages read
-    in that turn serve as the key.
+    """Return the state key of the environment before each turn.
+
+    If a turn lacks a state key, the text of the messages that were read in the turn is used.
     """
     return tuple(turn.state or repr(turn.read) for turn in trajectory.turns)
 
 
 def _places(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return the indices of each name: `{"a": (0, 2), "b": (1,)}` for a, b, a."""
+    """Return the indices at which each name occurs: `{"a": (0, 2), "b": (1,)}` for a, b, a."""
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, name in enumerate(names):
         places[name].append(place)
@@ -149,15 +166,16 @@ def _float64(values: Iterable[float]) -> Tensor:
 def _leaves(
     trajectories: Sequence[Trajectory], left_out: Sequence[Trajectory]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return for each turn the number of the trajectory that sampled it.
+    """Return, for each turn of each trajectory, the number of the trajectory that sampled the turn.
 
-    Numbers are indices in [*trajectories, *left_out]. A parent in neither has a number above all
-    others.
+    Turns that a fork has in common with its parent were sampled by the parent. The number of a
+    trajectory is its index in [*trajectories, *left_out]. A parent in neither of the two gets a
+    larger number.
     """
     everything = [*trajectories, *left_out]
     numbers = {one.id: number for number, one in enumerate(everything)}
     leaves: dict[str, tuple[int, ...]] = {}
-    # a parent's chain is below its children's chains
+    # the chain of a parent is smaller than the chains of its forks, so parents come first
     for one in sorted(everything, key=attrgetter("chain")):
         shared: tuple[int, ...] = ()
         if one.branch:
@@ -169,7 +187,11 @@ def _leaves(
 
 
 def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
-    """Average each sampled token's values [rows, T] over all trajectories that share the token."""
+    """Average values of tokens [rows, T] over forks.
+
+    If several trajectories contain the same sampled token, because they are forks, the token gets
+    the mean of its values in these trajectories.
+    """
     layout = sequences(batch, len(outcomes.leaves))
     tokens = _token_numbers(layout, outcomes.leaves)
     _, places, counts = torch.unique(tokens, return_inverse=True, return_counts=True)
@@ -180,15 +202,16 @@ def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tens
 
 
 def _token_numbers(layout: Sequences, leaves: Sequence[Sequence[int]]) -> Tensor:
-    """Number the sampled tokens, int64 [trajectories, longest]; padding has -1.
+    """Return a number for each sampled token, int64 [trajectories, longest], -1 for padding.
 
-    A token that forks share has the same number in all its trajectories.
+    If several trajectories contain the same token, because they are forks, it has the same number
+    in all of them.
     """
     most = max([1, *map(len, leaves)])
     leaf = torch.zeros(len(leaves), most, dtype=torch.int64)
     for number, own in enumerate(leaves):
         leaf[number, : len(own)] = torch.tensor(own, dtype=torch.int64)
-    # a fork may discard an earlier reply, so a shared token may have another column in each fork
+    # a fork may discard an earlier reply, so the column of a common token may differ in each fork
     columns = torch.arange(layout.turns.shape[1]).expand_as(layout.turns)
     starts = torch.where(first_of_turns(layout.turns), columns, 0).cummax(1).values
     turns = layout.turns.clamp(min=0)
@@ -197,7 +220,7 @@ def _token_numbers(layout: Sequences, leaves: Sequence[Sequence[int]]) -> Tensor
 
 
 def earned(score: Scored) -> float:
-    """Return the reward of a scored trajectory. Raises ValueError for an unscored one."""
+    """Return the reward in a score. Raises ValueError if the trajectory is unscored."""
     if isinstance(score.reward, Unscored):
         raise ValueError(
             f"Trajectory {score.trajectory_id} has no reward: {score.reward.reason}; exclude the "
@@ -207,11 +230,12 @@ def earned(score: Scored) -> float:
 
 
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
-    """Distribute a trajectory's reward over its turns.
+    """Divide the reward of a trajectory among its turns.
 
-    The part of the reward that belongs to no turn goes to the last turn with a trained token. The
-    reward of an untrained reply goes to the trained reply before it, or else to the first trained
-    reply.
+    A part of the reward that was not given for a certain turn is given to the last turn with
+    trained tokens. If the reply of a turn is not trained, its reward is given to the trained reply
+    before it, or else to the first trained reply. Raises ValueError if a turn without sampled
+    tokens has a reward.
     """
     rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
     turns = list(enumerate(trajectory.turns))
@@ -221,18 +245,21 @@ def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
             f"Turn {silent[0]} of trajectory {trajectory.id} has a reward but no sampled token."
         )
     if trained := [i for i in spoken if trajectory.trains(trajectory.turns[i])]:
-        # untrained turns are not in the batch; their rewards go to the trained turn before them
+        # untrained turns are not in the batch, so trained turns get their rewards
         for greedy in [i for i in spoken if i not in trained]:
             before = max((i for i in trained if i < greedy), default=trained[0])
             rewards[before] += rewards[greedy]
             rewards[greedy] = 0.0
-        # the rewards that are given at the end of the episode
+        # the rest of the reward, which is given at the end of the episode
         rewards[trained[-1]] += earned(score) - sum(rewards)
     return rewards
 
 
 def _token_rewards(layout: Sequences, by_turn: Sequence[Sequence[float]]) -> Tensor:
-    """Put each turn's reward on its last sampled token, float64 [trajectories, longest]."""
+    """Return the rewards of tokens, float64 [trajectories, longest].
+
+    The last sampled token of a turn gets the reward of the turn. All other tokens get 0.
+    """
     rewards = torch.zeros(layout.turns.shape, dtype=torch.float64)
     last = last_of_turns(layout.turns)
     places = zip(last.nonzero()[:, 0].tolist(), layout.turns[last].tolist(), strict=True)

@@ -1,5 +1,5 @@
-"""The base class of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL
-penalty.
+"""The base class of policy-gradient algorithms. It combines a policy loss, an aggregation,
+importance sampling and a KL penalty.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,8 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss, TokenLosses
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient(ABC):
-    """The base class of algorithms. Subclasses compute advantages, and may have other defaults.
+    """The base class of policy-gradient algorithms, with their common settings. Subclasses compute
+    the advantages, and may have different defaults.
 
     algorithm:
       use: grpo
@@ -27,9 +28,9 @@ class PolicyGradient(ABC):
       aggregation: token_mean
       correction: {use: token_tis, cap: 2.0}          # for a sampler that differs from the learner
       kl: {use: loss, weight: 0.001, reference: run:base@40}    # or start, the default
-      skip_cut: true                                  # leave out episodes cut by a limit
-      credit: tree_hard                               # tokens that forks share: the mean of their
-                                                      # leaves' advantages in each leaf
+      skip_cut: true                                  # leave out episodes that a limit ended
+      credit: tree_hard                               # a token that several forks contain gets the
+                                                      # mean of the advantages of these forks
     """
 
     refills: ClassVar[int] = 0
@@ -43,28 +44,31 @@ class PolicyGradient(ABC):
 
     @abstractmethod
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Compute advantages [rows, T] from the outcomes of the whole update."""
+        """Compute the advantages [rows, T] from the outcomes of a whole update."""
 
     @property
     def penalty(self) -> NoKL:
-        """The KL penalty, or NoKL without `kl`."""
+        """The KL penalty. If `kl` is not set, this is NoKL, which does nothing."""
         return self.kl or NoKL()
 
     @property
     def needs(self) -> Needs:
-        """The combined requirements of policy loss, importance weights and KL penalty."""
+        """The requirements of the policy loss, the importance weights and the KL penalty
+        together.
+        """
         ratio, corrects = self.policy_loss.needs_old, self.correction is not None
         needs = Needs(
             old_logprobs=ratio or corrects,
             compares_group=True,
             corrects_sampler=corrects,
-            # importance weights correct for the sampler, not for an update's own optimizer steps
+            # importance weights correct differences from the sampler, not the changes of the policy
+            # by earlier optimizer steps of the same update
             off_policy="ratio" if ratio else "none",
         )
         return self.penalty.add_needs(needs)
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Adapt the weight of an adaptive KL penalty."""
+        """Return the algorithm for the next update. An adaptive KL penalty changes its weight."""
         return replace(self, kl=self.kl.after(before)) if self.kl else self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
@@ -72,11 +76,13 @@ class PolicyGradient(ABC):
         return self.penalty.metrics(batch)
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Compute advantages from the rewards minus a KL penalty. With `skip_cut`, trajectories cut
-        by a limit get 0.
+        """Compute the advantages from the outcomes of a whole update.
+
+        A KL penalty in the rewards is subtracted first. With `skip_cut`, trajectories that ended at
+        a limit get 0.
         """
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
-        # after the advantages: a cut episode still counts in the baseline of its group
+        # set to 0 after the advantages: a cut episode still counts in the baseline of its group
         counted = self._counted(batch)
         advantages = estimate.advantages * counted.sampled
         if self.credit == "tree_hard":
@@ -84,21 +90,25 @@ class PolicyGradient(ABC):
         return replace(estimate, advantages=advantages)
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return the tokens' shares in the step's loss. With `skip_cut`, trajectories that a limit
-        cut do not count.
+        """Return the weight of each token in the loss of an optimizer step, [rows, T].
+
+        With `skip_cut`, tokens of trajectories that ended at a limit do not count.
         """
-        # before the aggregation: cut tokens must not count in its mean, either
+        # removed before the aggregation: such tokens must not count in its mean, either
         return self.aggregation.weights(self._counted(batch))
 
     def _counted(self, batch: RolloutBatch) -> RolloutBatch:
-        """Return the batch. With `skip_cut`, it marks no token of a cut trajectory as sampled."""
+        """Return the batch. With `skip_cut`, all tokens of trajectories that ended at a limit are
+        marked as not sampled.
+        """
         if not self.skip_cut:
             return batch
         return replace(batch, sampled=batch.sampled & ~batch.cut.unsqueeze(1))
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """Compute the weighted sum of the tokens' losses, with importance weights and the KL
-        penalty.
+        """Compute the loss of a micro-batch: the weighted sum of the losses of its tokens.
+
+        Importance weights and the KL penalty are included.
         """
         losses = self.policy_loss.tokens(outputs, batch)
         if self.correction is not None:

@@ -1,6 +1,6 @@
-"""Policy losses: the loss of each sampled token, before it is weighted.
+"""Policy losses. A policy loss is computed for each sampled token, before the tokens are weighted.
 
-`train/clip_fraction` is the share of tokens at or beyond a bound.
+The metric `train/clip_fraction` is the share of tokens with a loss that is changed by a bound.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """The loss of each token [rows, T], and `metrics` [rows, T], which are averaged over sampled
-    tokens.
+    """The loss of each token, and metrics of each token:
+    `TokenLosses(tensor([[0., .1, -.2]]), {"train/clip_fraction": tensor([[0., 0., 1.]])})`.
 
-    `TokenLosses(tensor([[0., .1, -.2]]), {"train/clip_fraction": tensor([[0., 0., 1.]])})`
+    All tensors are [rows, T]. For logging, metrics are averaged over sampled tokens.
     """
 
     tokens: Tensor
@@ -28,23 +28,30 @@ class TokenLosses:
 
 
 def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
-    """Return the mean over each row's sampled tokens [rows, 1], 0 for a row without any."""
+    """Return the mean of values over the sampled tokens of each row, [rows, 1].
+
+    The mean is 0 for a row without sampled tokens.
+    """
     count = batch.sampled.sum(dim=1, keepdim=True).clamp(min=1)
-    # a row of padding has no sampled token; 0 / 1 keeps it out of the loss, 0 / 0 would not
+    # for a row without sampled tokens, this is 0 / 1, because 0 / 0 would be nan
     return (tokens * batch.sampled).sum(dim=1, keepdim=True) / count
 
 
 class _PolicyLoss(Section):
-    """Base class of losses. `needs_old`: the loss compares with the policy before the update."""
+    """The base class of policy losses.
+
+    `needs_old` is whether the loss compares the policy with the policy before the update.
+    """
 
     needs_old: ClassVar[bool] = True
 
 
 class CISPO(_PolicyLoss):
-    """`-clip(rho, 1 - low, 1 + high) A log p`; the clipped ratio carries no gradient.
+    """The loss `-clip(rho, 1 - low, 1 + high) A log p`. The clipped ratio has no gradient.
 
-    rho is the probability ratio to the old policy. In the paper's defaults, `high` 4 limits the
-    clipped ratio to 5, and `low` 1 sets no lower limit.
+    p is the probability of the token, and rho is the ratio of p to its probability with the old
+    policy. With the defaults, which come from the paper, the clipped ratio is at most 5, and its
+    lower bound is 0.
     """
 
     use: Literal["cispo"] = "cispo"
@@ -52,7 +59,7 @@ class CISPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0)] = 4.0
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        # a constant weight: a token beyond the bounds keeps its gradient, unlike in Clip
+        # the weight is a constant, so tokens beyond the bounds have a gradient, unlike in Clip
         rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp().detach()
         weight = rho.clamp(1.0 - self.low, 1.0 + self.high)
         loss = -weight * batch.advantages * outputs.logprobs
@@ -60,10 +67,11 @@ class CISPO(_PolicyLoss):
 
 
 class Clip(_PolicyLoss):
-    """`max(-A rho, -A clip(rho, 1 - low, 1 + high))`, rho: the probability ratio to the old policy.
+    """The loss `max(-A rho, -A clip(rho, 1 - low, 1 + high))` of PPO.
 
-    Separate bounds come from DAPO (2503.14476). With `dual`, the loss of a token with A < 0 is at
-    most `-A dual` (1912.09729).
+    rho is the ratio of the token's probability to its probability with the old policy. Two
+    different bounds come from DAPO (arXiv 2503.14476). With `dual`, the loss of a token with A < 0
+    is at most `-A dual` (arXiv 1912.09729).
     """
 
     use: Literal["clip"] = "clip"
@@ -77,8 +85,7 @@ class Clip(_PolicyLoss):
         loss = torch.maximum(free, -estimate * rho.clamp(1.0 - self.low, 1.0 + self.high))
         clipped = loss > free
         if self.dual is not None:
-            # for A < 0 the maximum of the clipped objective is unbounded in rho; dual clipping caps
-            # it
+            # for A < 0, the clipped loss grows with rho without a bound; `dual` is the bound
             bound = -estimate * self.dual
             over = (estimate < 0) & (loss > bound)
             loss, clipped = torch.where(over, bound, loss), clipped | over
@@ -86,11 +93,12 @@ class Clip(_PolicyLoss):
 
 
 class DPPO(_PolicyLoss):
-    """`-A rho`, but 0 for a token whose probability already moved too far with its advantage.
+    """The loss `-A rho`, but 0 for a token with a probability that has changed too much.
 
-    Let p be the token's probability now, and q its probability when it was sampled. The loss is 0
-    if A > 0 and p - q > high, or if A <= 0 and p - q < -low. Unlike bounds of the ratio, these
-    bounds let rare tokens change.
+    rho is the ratio of the token's probability to its probability with the old policy. p is the
+    present probability of the token, and q is its probability when it was sampled. The loss is 0 if
+    A > 0 and p - q > high, or if A <= 0 and p - q < -low. Unlike bounds of the ratio, these bounds
+    allow rare tokens to change.
     """
 
     use: Literal["dppo_tv"] = "dppo_tv"
@@ -98,8 +106,8 @@ class DPPO(_PolicyLoss):
     high: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        # probabilities instead of their ratio: a tiny change of a rare token's probability moves
-        # the ratio out of any bound
+        # probabilities are compared and not their ratio, because a tiny change of the probability
+        # of a rare token changes the ratio very much
         moved = outputs.logprobs.detach().exp() - batch.rollout_logprobs.exp()
         good = batch.advantages > 0
         dropped = (good & (moved > self.high)) | (~good & (moved < -self.low))
@@ -108,9 +116,11 @@ class DPPO(_PolicyLoss):
 
 
 class GSPO(_PolicyLoss):
-    """`max(-A s, -A clip(s, 1 - low, 1 + high))`, s: the geometric mean of a row's token ratios.
+    """The loss `max(-A s, -A clip(s, 1 - low, 1 + high))` of GSPO.
 
-    Each token's gradient goes through its own log-probability (the paper's GSPO-token).
+    s is the geometric mean, over the sampled tokens of a row, of the ratios of the tokens'
+    probabilities to their probabilities with the old policy. The gradient of a token comes from its
+    own log-probability, as in the variant GSPO-token of the paper.
     """
 
     use: Literal["gspo"] = "gspo"
@@ -119,8 +129,8 @@ class GSPO(_PolicyLoss):
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         mean = row_means(log_ratio(outputs.logprobs, batch.old_logprobs).detach(), batch)
-        # the value is exp(mean): the two log-probabilities cancel in it, but they give the token's
-        # own gradient
+        # the value is exp(mean), because both log-probabilities cancel; the gradient is the
+        # gradient of the token's own log-probability
         s = (mean + outputs.logprobs - outputs.logprobs.detach()).exp()
         free = -batch.advantages * s
         loss = torch.maximum(free, -batch.advantages * s.clamp(1.0 - self.low, 1.0 + self.high))
@@ -128,7 +138,7 @@ class GSPO(_PolicyLoss):
 
 
 class Reinforce(_PolicyLoss):
-    """`-A log p`. This loss takes no settings."""
+    """The loss `-A log p`, where p is the probability of the token. It is without settings."""
 
     needs_old: ClassVar[bool] = False
     use: Literal["reinforce"] = "reinforce"
@@ -138,13 +148,15 @@ class Reinforce(_PolicyLoss):
 
 
 class SAPO(_PolicyLoss):
-    """`-A sigmoid(tau (rho - 1)) 4 / tau`.
+    """The loss `-A sigmoid(tau (rho - 1)) 4 / tau`.
 
-    At rho = 1 the loss has the same gradient as `-A rho`. The gradient shrinks as rho moves away
-    from 1.
+    rho is the ratio of the token's probability to its probability with the old policy. At rho = 1,
+    the gradient of the loss equals the gradient of `-A rho`. It becomes smaller as the distance of
+    rho from 1 increases.
 
-    `tau` applies to A > 0, and `tau_bad` to other tokens. `tau_bad` is larger, so that gradients of
-    other tokens vanish sooner. The metric `train/gate` is the slope of the gate, 1 on-policy.
+    `tau` is used for tokens with A > 0, and `tau_bad` for all other tokens. `tau_bad` is larger, so
+    the gradients of these tokens become small sooner. The metric `train/gate` is the slope of the
+    sigmoid, relative to its slope at rho = 1.
     """
 
     use: Literal["sapo"] = "sapo"
@@ -155,7 +167,7 @@ class SAPO(_PolicyLoss):
         rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp()
         tau = torch.where(batch.advantages > 0, self.tau, self.tau_bad)
         gate = torch.sigmoid(tau * (rho - 1))
-        # d/drho of the gate is tau g (1 - g); the factor 4 / tau makes it 1 at rho = 1
+        # the derivative of the gate g is tau g (1 - g); with the factor 4 / tau, it is 1 at rho = 1
         slope = (4 * gate * (1 - gate)).detach()
         return TokenLosses(-batch.advantages * gate * 4 / tau, {"train/gate": slope})
 
@@ -163,4 +175,6 @@ class SAPO(_PolicyLoss):
 PolicyLoss = Annotated[
     Clip | GSPO | CISPO | SAPO | DPPO | Reinforce, Field(discriminator="use"), BY_NAME
 ]
-"""Written in an experiment file as `{use: clip, high: 0.28}`, or as `gspo` for the defaults."""
+"""The setting `policy_loss`. In an experiment file, it is written as `{use: clip, high: 0.28}`, or
+as `gspo` for the defaults.
+"""
