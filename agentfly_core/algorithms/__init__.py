@@ -1,4 +1,6 @@
-"""Ready-made algorithms, one per module, and their short names in settings: `algorithm: grpo`."""
+"""Ready-made algorithms. Each module has one algorithm, which has a short name in settings:
+`algorithm: grpo`.
+"""
 
 NAMES = {
     "cispo": "agentfly_core.algorithms.cispo:CISPO",

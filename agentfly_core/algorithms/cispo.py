@@ -1,4 +1,4 @@
-"""CISPO (MiniMax-M1, arXiv 2506.13585): GRPO's advantages with clipped importance weights."""
+"""CISPO (MiniMax-M1, arXiv 2506.13585): the advantages of GRPO with clipped importance weights."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,6 @@ from agentfly_core.rl import policy_loss as losses
 
 @dataclass(frozen=True, kw_only=True)
 class CISPO(GRPO):
-    """GRPO with the loss `cispo`."""
+    """GRPO with the policy loss `cispo`."""
 
     policy_loss: losses.PolicyLoss = losses.CISPO()

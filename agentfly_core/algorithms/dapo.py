@@ -1,4 +1,4 @@
-"""Decoupled clip and dynamic sampling policy optimisation (DAPO, arXiv 2503.14476)."""
+"""Decoupled clip and dynamic sampling policy optimization (DAPO, arXiv 2503.14476)."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
@@ -15,11 +15,11 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 
 class Overlong(Section):
-    """A soft penalty on length, equation 13 of the paper.
+    """A soft penalty on the length of a trajectory (equation 13 of the paper).
 
-    The penalty is 0 up to `longest - buffer` tokens, falls linearly, and is `-factor` from
-    `longest` tokens on. With longest 100, buffer 20 and factor 1, a trajectory of 90 tokens loses
-    0.5.
+    Up to `longest - buffer` sampled tokens, the penalty is 0. It then grows linearly. From
+    `longest` tokens on, it is `factor`. It is subtracted from the reward. With longest 100, buffer
+    20 and factor 1, a trajectory with 90 tokens loses 0.5.
     """
 
     longest: Positive
@@ -37,11 +37,11 @@ class Overlong(Section):
 class DAPO(GRPO):
     """GRPO with a higher upper clip bound, an optional penalty on length, and dynamic sampling.
 
-    A group with equal rewards is replaced by a further problem, in up to `rollout.refills` rounds
-    (by default 2).
+    Dynamic sampling replaces problems with equal rewards in all episodes by further problems. A
+    step has at most `rollout.refills` such rounds, by default 2.
     """
 
-    # the paper continues to sample until the step is full, without a limit
+    # in the paper, the number of rounds is not limited
     refills: ClassVar[int] = 2
 
     policy_loss: PolicyLoss = Clip(low=0.2, high=0.28)

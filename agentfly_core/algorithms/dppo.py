@@ -1,4 +1,6 @@
-"""Divergence proximal policy optimisation (arXiv 2602.04879): bounds on probabilities."""
+"""Divergence proximal policy optimization (DPPO, arXiv 2602.04879). Bounds apply to probabilities,
+not to their ratios.
+"""
 
 from dataclasses import dataclass
 
@@ -8,6 +10,6 @@ from agentfly_core.rl import policy_loss as losses
 
 @dataclass(frozen=True, kw_only=True)
 class DPPO(GRPO):
-    """GRPO with the loss `dppo_tv`."""
+    """GRPO with the policy loss `dppo_tv`."""
 
     policy_loss: losses.PolicyLoss = losses.DPPO()

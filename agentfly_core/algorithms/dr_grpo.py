@@ -1,4 +1,6 @@
-"""GRPO without its biases of difficulty and length: Dr. GRPO (arXiv 2503.20783)."""
+"""Dr. GRPO (arXiv 2503.20783): GRPO without the biases from the difficulty of problems and from the
+length of trajectories.
+"""
 
 from dataclasses import dataclass
 
@@ -12,10 +14,11 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class DrGRPO(PolicyGradient):
-    """A = R - mean over a group: rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25.
+    """The advantage is A = R - mean of R over a group.
 
-    The constant `horizon` scales the learning rate. Set `horizon` to about the number of sampled
-    tokens in the longest trajectory.
+    The rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25. The constant `horizon` of the
+    aggregation scales the gradient. It should be about the number of sampled tokens in the longest
+    trajectory.
     """
 
     aggregation: Aggregation = SeqSumNorm(horizon=1024)

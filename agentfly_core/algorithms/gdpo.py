@@ -1,5 +1,5 @@
-"""Group reward-decoupled normalisation: each reward is normalised by itself (GDPO, arXiv
-2601.05242).
+"""Group reward-decoupled normalization (GDPO, arXiv 2601.05242). Each reward is normalized
+separately.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,12 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GDPO(PolicyGradient):
-    """Each reward is standardised by group as in GRPO. The weighted sum is whitened by task.
+    """The advantage is the weighted sum of separately standardized rewards.
 
-    Rewards that vary little keep their effect. A group with equal rewards has A = 0 before the
-    whitening. Raises ValueError if the KL penalty is part of the reward.
+    Each reward is standardized within each group, as in GRPO. The weighted sum is then normalized
+    to mean 0 and variance 1 over the sampled tokens of each task. A reward that varies only a
+    little therefore keeps its effect. If the rewards of a group are equal, the group's sum is 0.
+    Raises ValueError if a KL penalty would be subtracted from rewards.
     """
 
     def __post_init__(self) -> None:

@@ -1,5 +1,5 @@
-"""Group-in-group policy optimisation: also compare replies to the same state (GiGPO,
-2505.10978).
+"""Group-in-group policy optimization (GiGPO, arXiv 2505.10978). In addition to episodes, replies to
+the same state are compared.
 """
 
 import math
@@ -20,28 +20,31 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GiGPO(PolicyGradient):
-    """A = A_episode + weight A_turn.
+    """The advantage is A = A_episode + weight A_turn.
 
-    A_episode is the difference from the mean reward of the group, and A_turn the difference from
-    the mean return of turns with the same state (`state_key`). The return of turn k is the sum of
-    gamma^(j - k) r_j over turns j >= k. A state that occurs only once among the group's
-    trajectories gives A_turn = 0.
+    A_episode is the reward minus the mean reward of the group. A_turn is the return of the turn
+    minus the mean return of the group's turns with the same state (`state_key`). The return of turn
+    k is the sum of gamma^(j - k) r_j over the turns j >= k. If a state occurs only once in the
+    trajectories of the group, A_turn is 0.
     """
 
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Add the share of turns whose state recurs. If this share is 0, every A_turn is 0."""
+        """Add the share of turns with a state that occurs again in the group.
+
+        If this share is 0, A_turn is always 0.
+        """
         alike = [len(turns) for turns in _alike(outcomes)]
-        # nan is left out of the metrics: without turns the share is unknown
+        # without turns, the share is unknown; metrics that are nan are left out
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
         return {**super().measures(outcomes, batch), "train/compared_turns": shared}
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         turns = max((len(states) for states in outcomes.states), default=0)
         width = max(turns, 1)
-        # discounted return of each turn, float64 [trajectories, most turns]
+        # the discounted return of each turn, float64 [trajectories, largest number of turns]
         returns = torch.zeros(len(outcomes.states), width, dtype=torch.float64)
         layout = sequences(batch, len(outcomes.rewards))
         returns.scatter_add_(1, layout.turns.clamp(min=0), outcomes.token_rewards)
@@ -55,7 +58,10 @@ class GiGPO(PolicyGradient):
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
-    """Return the turns of each group with the same state, as (trajectory, turn)."""
+    """Return, for each group and each state, the turns with this state.
+
+    A turn is returned as the index of its trajectory and its own index.
+    """
     groups = defaultdict(list)
     for number, group in enumerate(outcomes.groups):
         for i in group:

@@ -1,4 +1,6 @@
-"""Group relative policy optimisation (arXiv 2402.03300), with the token mean of DAPO."""
+"""Group relative policy optimization (GRPO, arXiv 2402.03300), with the mean over tokens of
+DAPO.
+"""
 
 from dataclasses import dataclass
 
@@ -11,9 +13,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GRPO(PolicyGradient):
-    """A = (R - mean) / (std + 1e-6) over the episodes of a group; 0 if their rewards are equal.
+    """The advantage is A = (R - mean) / (std + 1e-6).
 
-    Rewards 1, 0, 0, 0 give A = 1.5, -0.5, -0.5, -0.5.
+    The mean and the standard deviation are over the episodes of a group. The rewards 1, 0, 0, 0
+    give A = 1.5, -0.5, -0.5, -0.5. If all rewards of a group are equal, A is 0.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -1,4 +1,6 @@
-"""Group sequence policy optimisation (arXiv 2507.18071): ratios of whole trajectories."""
+"""Group sequence policy optimization (GSPO, arXiv 2507.18071). The ratio of probabilities is
+computed for whole sequences instead of single tokens.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenMean
 
 @dataclass(frozen=True, kw_only=True)
 class GSPO(GRPO):
-    """GRPO with the loss `gspo`. All trajectories count equally."""
+    """GRPO with the policy loss `gspo`. All trajectories count equally."""
 
     policy_loss: losses.PolicyLoss = losses.GSPO()
     aggregation: Aggregation = SeqMeanTokenMean()

@@ -1,4 +1,7 @@
-"""Maximum likelihood reinforcement learning (arXiv 2602.02710): rare successes count more."""
+"""Maximum likelihood reinforcement learning (MaxRL, arXiv 2602.02710).
+
+Rare successes count more.
+"""
 
 from dataclasses import dataclass
 
@@ -11,10 +14,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class MaxRL(PolicyGradient):
-    """A = (R - mean) / (mean + 1e-6) over a group; 0 if the mean is 0.
+    """The advantage is A = (R - mean) / (mean + 1e-6), where the mean is over a group.
 
-    Rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. Raises ValueError if the KL penalty is part of the
-    reward.
+    The rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. If the mean is 0, A is 0. Raises ValueError if a
+    KL penalty would be subtracted from rewards.
     """
 
     def __post_init__(self) -> None:
@@ -25,7 +28,7 @@ class MaxRL(PolicyGradient):
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Raises ValueError for a reward below 0."""
+        """Compute the advantages. Raises ValueError if a reward is below 0."""
         if bool((outcomes.rewards < 0).any()):
             raise ValueError(
                 f"MaxRL needs rewards of at least 0, got {float(outcomes.rewards.min()):g}."

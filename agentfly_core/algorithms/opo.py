@@ -1,4 +1,4 @@
-"""On-policy optimisation with the minimum-variance baseline (OPO, arXiv 2505.23585)."""
+"""On-policy optimization with the baseline of minimum variance (OPO, arXiv 2505.23585)."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,14 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class OPO(PolicyGradient):
-    """A = R - sum(len R) / sum(len) over a group, where len counts sampled tokens; 0 for equal
-    rewards.
+    """The advantage is A = R - sum(len R) / sum(len), where the sums are over a group.
 
-    Example: two trajectories with 30 and 10 tokens and rewards 1 and 0 have A = 0.25 and -0.75. In
-    the first optimizer step, the clipped ratio has the gradient of the paper's -A log p. Unlike -A
-    log p, the clipped ratio allows several steps.
+    len is the number of sampled tokens of a trajectory. If all rewards of a group are equal, A is
+    0. Example: two trajectories with 30 and 10 tokens and the rewards 1 and 0 have A = 0.25 and
+    -0.75.
+
+    In the first optimizer step, the default loss, a clipped ratio, has the same gradient as the
+    loss -A log p of the paper. In contrast to -A log p, it allows several optimizer steps.
     """
 
     policy_loss: PolicyLoss = Clip()

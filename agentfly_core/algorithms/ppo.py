@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with a critic (arXiv 1707.06347)."""
+"""Proximal policy optimization (PPO, arXiv 1707.06347) with a critic."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,11 +16,13 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(PolicyGradient):
-    """Generalised advantage estimation with a learned value function, whitened over the batch.
+    """Generalized advantage estimation (GAE) with a critic.
 
-    The critic is a `head` on the policy's last layer, or a `model` that starts as a copy of the
-    policy. The critic's learning rate is `critic_rate` times the policy's. The critic's loss is
-    `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`.
+    The advantages are normalized to mean 0 and variance 1 over all sampled tokens. The critic is a
+    `head` on the last layer of the policy, or a `model` that starts as a copy of the policy. The
+    learning rate of the critic is `critic_rate` times the learning rate of the policy. The loss of
+    the critic is `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`. It is multiplied by
+    `value_weight` and added to the policy loss.
     """
 
     gae: GAE = TokenGAE()
@@ -31,7 +33,7 @@ class PPO(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """Requirements of PPO: a critic, which learns from every row of the batch."""
+        """The requirements of PPO: a critic, which learns from every row of the batch."""
         needs = replace(super().needs, critic=self.critic, critic_rate=self.critic_rate)
         return replace(
             needs, compares_group=False, signals_before_advantages=True, trains_all_rows=True
@@ -49,7 +51,7 @@ class PPO(PolicyGradient):
         policy = super().loss(outputs, batch)
         values, old, right = outputs.values, batch.old_values, batch.returns
         near = old + (values - old).clamp(-self.value_clip, self.value_clip)
-        # the larger error, so that clipping does not hide a value that became worse
+        # the larger error, because clipping must not hide that a value has become worse
         error = 0.5 * torch.maximum((values - right).square(), (near - right).square())
         total = policy.total + self.value_weight * (batch.weight * error).sum()
         return replace(

@@ -1,4 +1,4 @@
-"""REINFORCE++ with the group's mean as baseline (arXiv 2501.03262), whitened over the batch."""
+"""REINFORCE++ with the mean reward of the group as the baseline (arXiv 2501.03262)."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforcePPBaseline(PolicyGradient):
-    """A = R - mean over a group, then whitened over the batch's sampled tokens.
+    """The advantage is the normalized difference from the mean reward of the group.
 
-    A group with equal rewards has A = 0 before the whitening.
+    The difference R - mean is normalized to mean 0 and variance 1 over all sampled tokens of the
+    batch. If the rewards of a group are equal, its difference is 0 before the normalization.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

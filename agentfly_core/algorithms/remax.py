@@ -1,4 +1,4 @@
-"""REINFORCE with the reward of a greedy episode as baseline (ReMax, arXiv 2310.10505)."""
+"""ReMax (arXiv 2310.10505): REINFORCE with the reward of a greedy episode as the baseline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,12 +14,14 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class ReMax(PolicyGradient):
-    """A = R - R_greedy, where R_greedy is the reward of a greedy episode of the same problem.
+    """The advantage is A = R - R_greedy.
 
-    The greedy episode is not trained.
+    R_greedy is the reward of a greedy episode of the same problem. The greedy episode itself is not
+    trained. If the greedy episode of a problem is unscored, the problem is skipped. Raises
+    ValueError if all problems are skipped.
 
-    Problems whose greedy episode is unscored are skipped. Raises ValueError if all problems are
-    skipped. In the first optimizer step the clipped ratio has the gradient of the paper's -A log p.
+    In the first optimizer step, the default loss, a clipped ratio, has the same gradient as the
+    loss -A log p of the paper.
     """
 
     policy_loss: PolicyLoss = Clip()
@@ -43,5 +45,5 @@ class ReMax(PolicyGradient):
             raise ValueError(
                 "No greedy episode of these problems has a score; ReMax needs one for each problem."
             )
-        # an advantage of 0 trains nothing, so problems without a baseline are skipped
+        # problems without a baseline get the advantage 0, so they are skipped
         return Advantages.of(spread(better.nan_to_num(0.0), batch))

@@ -1,5 +1,5 @@
-"""Rejection-sampling fine-tuning: imitate the policy's own successes (RAFT 2304.06767, RFT
-2308.01825).
+"""Rejection-sampling fine-tuning: the policy imitates its own successes (RAFT, arXiv 2304.06767;
+RFT, arXiv 2308.01825).
 """
 
 from dataclasses import dataclass
@@ -15,19 +15,23 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class RFT(SFT):
-    """SFT on the successes of each problem: its `best` episodes with the highest rewards, if the
-    reward is at least `threshold`.
+    """Supervised fine-tuning on the successes of each problem.
+
+    These are the `best` episodes with the highest rewards, if their rewards are at least
+    `threshold`.
     """
 
     threshold: float = 1.0
     best: Positive = 4
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Return 1 for the tokens of selected trajectories, else 0."""
+        """Return the advantage 1 for tokens of selected trajectories, and 0 for all other
+        tokens.
+        """
         kept, reached = torch.zeros_like(outcomes.rewards), outcomes.reaching(self.threshold)
         for group in outcomes.groups:
             good = [i for i in group if i in reached]
-            # a stable sort: of episodes with equal rewards, the first are selected
+            # the sort is stable, so of episodes with equal rewards, the first are selected
             good.sort(key=lambda i: -float(outcomes.rewards[i]))
             episodes = outcomes.episodes[good]
             best = list(dict.fromkeys(episodes.tolist()))[: self.best]

@@ -1,4 +1,6 @@
-"""REINFORCE leave-one-out: the other episodes of the group are the baseline (arXiv 2402.14740)."""
+"""REINFORCE leave-one-out (RLOO, arXiv 2402.14740). The baseline of an episode is the mean reward
+of the other episodes in its group.
+"""
 
 from dataclasses import dataclass
 
@@ -12,11 +14,13 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class RLOO(PolicyGradient):
-    """A = R - mean of the other episodes of the group = (R - mean) G / (G - 1).
+    """The advantage is the reward minus the mean reward of the other episodes in the group.
 
-    Rewards 1, 0, 0, 0 give A = 1, -1/3, -1/3, -1/3. A trajectory counts as one action: its loss is
-    the sum over its tokens. In the first optimizer step the clipped ratio has the gradient of the
-    paper's -A log p.
+    In a group of G episodes, this equals A = (R - mean) G / (G - 1). The rewards 1, 0, 0, 0 give
+    A = 1, -1/3, -1/3, -1/3. A trajectory counts as one action: its loss is the sum over its tokens.
+
+    In the first optimizer step, the default loss, a clipped ratio, has the same gradient as the
+    loss -A log p of the paper.
     """
 
     aggregation: Aggregation = SeqMeanTokenSum()

@@ -1,4 +1,6 @@
-"""Soft adaptive policy optimisation (arXiv 2511.20347): a smooth gate instead of a clip."""
+"""Soft adaptive policy optimization (SAPO, arXiv 2511.20347). The ratio of probabilities is limited
+by a smooth function instead of clipping.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenMean
 
 @dataclass(frozen=True, kw_only=True)
 class SAPO(GRPO):
-    """GRPO with the loss `sapo`. All trajectories count equally."""
+    """GRPO with the policy loss `sapo`. All trajectories count equally."""
 
     policy_loss: losses.PolicyLoss = losses.SAPO()
     aggregation: Aggregation = SeqMeanTokenMean()

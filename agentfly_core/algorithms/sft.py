@@ -1,4 +1,4 @@
-"""Supervised fine-tuning with a mask: only the tokens of replies are learned."""
+"""Supervised fine-tuning (SFT) with a mask: only the tokens of replies are trained."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,25 +12,30 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class SFT:
-    """The mean of -log p over the reply tokens of demonstrations. `SFT()` takes no settings."""
+    """Supervised fine-tuning. The loss is the mean of -log p over the reply tokens of
+    demonstrations.
+    """
 
     refills: ClassVar[int] = 0
     needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return itself, because nothing is adapted."""
+        """Return the algorithm itself, because it does not adapt settings."""
         return self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         return {}
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Return 1 for every sampled token."""
+        """Return the advantage 1 for every sampled token."""
         return Advantages.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return equal weights for all learned tokens of the optimizer step."""
-        # at least 1: a step without learned tokens must not divide 0 by 0
+        """Return weights that are equal for all tokens with an advantage, and 0 for other tokens.
+
+        The sum of the weights in an optimizer step is 1.
+        """
+        # at least 1, because a step without such tokens must not divide 0 by 0
         return batch.advantages / batch.advantages.sum().clamp(min=1)
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
