@@ -37,9 +37,9 @@ def adapter(kind: type[R]) -> TypeAdapter[R]:
 
 
 class Caller(Protocol):
-    """Calls an author's function that takes no more arguments.
+    """Calls an author's function. All arguments of the function are already bound.
 
-    `lent` contains the environments among the arguments that are already bound.
+    `lent` contains the environments among these arguments.
     """
 
     async def __call__(

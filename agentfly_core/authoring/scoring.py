@@ -80,7 +80,7 @@ def score_here(
 ) -> list[Scored]:
     """Call `score` on the event loop of this process, and return the scores.
 
-    If a reward blocks the loop for too long, the episode in this call of the reward is Unscored.
+    If a reward blocks the loop for too long, the episode that it was scoring is Unscored.
     """
     return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
 

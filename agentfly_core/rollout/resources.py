@@ -93,7 +93,6 @@ class ResourceManager:
         Raises
 
         - LeaseTimeout if no environment becomes free in time
-
         - LeaseExpired after the deadline
         - ServiceFailure if an environment fails
         - ValueError for a class without a limit

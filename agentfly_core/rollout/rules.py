@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 
 class PromptTooLong(ValueError):
-    """First prompts leave no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`.
+    """First prompts leave no room for a reply.
 
-    This first prompt of the problem `add-41-58` has 310 tokens, more than `agent.max_model_len`.
+    Example: `PromptTooLong({"add-41-58": 310}, limit=256)`. The first prompt of the problem
+    `add-41-58` has 310 tokens, but `agent.max_model_len` is 256.
     """
 
     def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
@@ -164,8 +165,9 @@ class CallableTool(Asking, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A fixed policy with its own sampler replies for a role: `FrozenPolicy("run:demo@7",
-    sampler)`.
+    """A role of the agent for which a fixed policy with its own sampler replies.
+
+    Example: `FrozenPolicy("run:demo@7", sampler)`.
     """
 
     name: str
@@ -174,7 +176,10 @@ class FrozenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FrozenEndpoint:
-    """A chat service replies for a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
+    """A role of the agent for which a chat service replies.
+
+    Example: `FrozenEndpoint("endpoint:gpt", ChatService(...))`.
+    """
 
     name: str
     service: ChatService
@@ -182,7 +187,10 @@ class FrozenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class FrozenSelf:
-    """The current policy replies for a role, but this role is not trained: `FrozenSelf("self")`."""
+    """A role for which the current policy replies.
+
+    The role is not trained: `FrozenSelf("self")`.
+    """
 
     name: str
 
@@ -195,7 +203,6 @@ class Form:
     """The settings that determine how a conversation is rendered as a prompt.
 
     - `tools`: the schemas of the tools in the prompt
-
     - `thinking`: whether reasoning is switched on; None means the default of the template
     """
 
@@ -346,7 +353,6 @@ class EpisodeRules:
         """Return the limit that ended a reply, or None if the reply reached none.
 
         - `prompt`: the number of tokens in the prompt of the reply
-
         - `left`: the number of tokens that the speaker was still allowed to sample
         """
         tokens = sum(len(span.tokens) for span in sampled)

@@ -111,7 +111,7 @@ async def collect(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard of episodes concurrently.
 
-    `watch` is called with the trajectory of each episode that contains the answer. Episodes that
+    For each episode, `watch` is called with the trajectory that contains the answer. Episodes that
     branch off from others are played in rounds after all other episodes, so their batches do not
     depend on timing. At most `min(episodes, environments, spec.at_once)` episodes that need
     environments run at once, so a running episode never waits for an environment. Episodes without

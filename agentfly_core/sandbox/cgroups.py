@@ -101,8 +101,8 @@ class Cgroups:
                 Cgroup((folder,)).removed()
 
     def fresh(self) -> Cgroup:
-        """Create the groups of an execution. Limits are set later with `Cgroup.limit`. Pass them to
-        `end` after the execution.
+        """Create the groups of an execution. Limits are set later with `Cgroup.limit`. After the
+        execution, pass the result to `end`.
         """
         name = f"{PREFIX}{next(_NUMBERS)}-{own_mark()}"
         folders, entries = tuple(parent / name for parent in self.parents), list[int]()

@@ -58,7 +58,7 @@ def reply_of(answer: JSON) -> Message:
 
 
 def tokens_of(answer: Mapping[str, JSON]) -> int:
-    """Return the number of tokens that an answer reports, 0 if it is missing or invalid."""
+    """Return the token count that an answer reports, or 0 if it is missing or invalid."""
     usage = answer.get("usage")
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     return max(total, 0) if isinstance(total, int) and total is not True else 0

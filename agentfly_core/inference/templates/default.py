@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
     """Return the model's own chat template.
 
-    Return Hermes for a model without a chat template, for nano models, and for exported models with
-    the Jinja template of Hermes.
+    For a model without a chat template, for nano models, and for exported models with the Jinja
+    template of Hermes, return Hermes instead.
 
     The choice depends only on the tokenizer: equal models get the same template. Settings can
     choose another template; see `TemplatePart`. Raises ValueError if the model's template cannot be

@@ -27,7 +27,7 @@ PROBES: dict[str, tuple[MessageList, MessageList]] = {
         [NEXT],
     ),
 }
-"""By name, the messages of a conversation up to a reply, and the messages that follow."""
+"""Conversations by name. Each consists of the messages up to a reply, and the messages after it."""
 
 
 def table(template: ModelTemplate) -> dict[str, str]:

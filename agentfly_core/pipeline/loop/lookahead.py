@@ -26,8 +26,8 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool with one thread.
 
     When the block ends, this waits for the work in progress, and later work is cancelled. Set
-    `plays` for a thread that plays episodes. If the block is interrupted, this does not wait for
-    it, because the end of the services cancels its job.
+    `plays` for a thread that plays episodes. If the block is interrupted, this function does not
+    wait for such a thread, because the end of the services cancels the thread's job.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:

@@ -88,8 +88,8 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
             *report,
             f"{what}: not checked, because warm_start.demonstrations is not a function.",
         ]
-    # with bytes as tokens, because the model may not exist yet imported only now, because it loads
-    # transformers, which takes seconds
+    # The tokens are bytes, because the model may not exist yet. Imported only now, because the
+    # module loads transformers, which takes seconds.
     from agentfly_core.models.nano import byte_tokenizer
 
     try:

@@ -121,13 +121,13 @@ class Blame:
 
     @classmethod
     def held(cls, calls: HeldCalls) -> Blame:
-        """Make a blame in which the episodes of these calls have failed. The calls held the event
+        """Return a Blame in which the episodes of these calls have failed. The calls held the event
         loop.
         """
         return cls({episode: reason for (_, episode), reason in calls.items()})
 
     def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
-        """Store that an episode killed a worker. Return the blame that includes this episode."""
+        """Store that an episode killed a worker. Return a Blame that includes this episode."""
         # stored, because in a resumed run the same episodes must fail without killing another
         # worker
         failed = {**self.failed, episode: cause}

@@ -123,10 +123,7 @@ class LocalPlayer:
         return play_shard(rules, gates, here.sampler, episodes, folder, watch, here.resources)
 
     def _demonstrate(self, job: DemonstrationJob, blame: Blame, folder: Path) -> dict[str, float]:
-        """Play the demonstrations of a warm start.
-
-        Before, a few trial demonstrations are scored.
-        """
+        """Play the demonstrations of a warm start. A few trial demonstrations are scored first."""
         here, settings = self.services, self.experiment.settings
         warm_start, gates = settings.warm_start, settings.gates
         assert warm_start is not None

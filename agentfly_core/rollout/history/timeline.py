@@ -42,9 +42,12 @@ class Reply:
     - `message`: the text and the tool calls
     - `sampled`: the tokens with log-probabilities; empty for a reply of a chat service
     - `temperature`: the sampling temperature; None means the experiment's temperature
+    - `state`: the state keys of all environments when the reply was requested
     - `prompt`: the digest of all tokens before the reply, or of the request to a chat service
+    - `speaker`: the name of the speaker
     - `call`: the index of the reply's request in the order of the episode's requests
     - `seed`: derived from the episode's seed and the `place`
+    - `place`: the position of the reply in the episode, see `EpisodePlace`
     - `form`: the key of the conversation's tools and thinking setting
     - `opens`: whether the reply starts a new context
     - `limit`: the limit that the reply reached, or None. At a limit, `Speaker.reply` ends the

@@ -1,4 +1,4 @@
-"""Set up the child process that runs model-written code. It drops its privileges before."""
+"""Set up the child process that runs model-written code. It first drops its privileges."""
 
 import atexit
 import os

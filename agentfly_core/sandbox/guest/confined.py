@@ -1,7 +1,7 @@
 """Run a program in its own sandbox. Only one port in the sandbox is connected to the process
 outside.
 
-The arguments of this program are LINK PATH... -- PROGRAM ARGUMENT... . PROGRAM can read only these
+The arguments of this program are `LINK PATH... -- PROGRAM ARGUMENT...`. PROGRAM can read only these
 paths and system files. LINK is the file descriptor of a socket. The listening socket of the port is
 sent over it, or an error text. This process shares its standard streams with PROGRAM, and ends with
 the exit code or the signal of PROGRAM.
