@@ -1,4 +1,4 @@
-"""Decoupled clip and dynamic sampling policy optimization (DAPO, arXiv 2503.14476)."""
+"""Decoupled clip and dynamic sampling policy optimisation (DAPO, arXiv 2503.14476)."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self

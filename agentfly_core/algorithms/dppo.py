@@ -1,4 +1,4 @@
-"""Divergence proximal policy optimization (DPPO, arXiv 2602.04879). Bounds apply to probabilities,
+"""Divergence proximal policy optimisation (DPPO, arXiv 2602.04879). Bounds apply to probabilities,
 not to their ratios.
 """
 

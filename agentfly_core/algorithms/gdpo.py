@@ -1,4 +1,4 @@
-"""Group reward-decoupled normalization (GDPO, arXiv 2601.05242). Each reward is normalized
+"""Group reward-decoupled normalisation (GDPO, arXiv 2601.05242). Each reward is normalised
 separately.
 """
 
@@ -14,9 +14,9 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GDPO(PolicyGradient):
-    """The advantage is the weighted sum of separately standardized rewards.
+    """The advantage is the weighted sum of separately standardised rewards.
 
-    Each reward is standardized within each group, as in GRPO. The weighted sum is then normalized
+    Each reward is standardised within each group, as in GRPO. The weighted sum is then normalised
     to mean 0 and variance 1 over the sampled tokens of each task. A reward that varies only a
     little therefore keeps its effect. If the rewards of a group are equal, the group's sum is 0.
     Raises ValueError if a KL penalty would be subtracted from rewards.

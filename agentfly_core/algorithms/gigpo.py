@@ -1,4 +1,4 @@
-"""Group-in-group policy optimization (GiGPO, arXiv 2505.10978). In addition to episodes, replies to
+"""Group-in-group policy optimisation (GiGPO, arXiv 2505.10978). In addition to episodes, replies to
 the same state are compared.
 """
 

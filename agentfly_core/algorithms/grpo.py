@@ -1,4 +1,4 @@
-"""Group relative policy optimization (GRPO, arXiv 2402.03300), with the mean over tokens of
+"""Group relative policy optimisation (GRPO, arXiv 2402.03300), with the mean over tokens of
 DAPO.
 """
 

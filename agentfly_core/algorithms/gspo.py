@@ -1,4 +1,4 @@
-"""Group sequence policy optimization (GSPO, arXiv 2507.18071). The ratio of probabilities is
+"""Group sequence policy optimisation (GSPO, arXiv 2507.18071). The ratio of probabilities is
 computed for whole sequences instead of single tokens.
 """
 

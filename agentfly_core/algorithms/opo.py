@@ -1,4 +1,4 @@
-"""On-policy optimization with the baseline of minimum variance (OPO, arXiv 2505.23585)."""
+"""On-policy optimisation with the baseline of minimum variance (OPO, arXiv 2505.23585)."""
 
 from dataclasses import dataclass
 

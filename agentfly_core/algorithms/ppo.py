@@ -1,4 +1,4 @@
-"""Proximal policy optimization (PPO, arXiv 1707.06347) with a critic."""
+"""Proximal policy optimisation (PPO, arXiv 1707.06347) with a critic."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,9 +16,9 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(PolicyGradient):
-    """Generalized advantage estimation (GAE) with a critic.
+    """Generalised advantage estimation (GAE) with a critic.
 
-    The advantages are normalized to mean 0 and variance 1 over all sampled tokens. The critic is a
+    The advantages are normalised to mean 0 and variance 1 over all sampled tokens. The critic is a
     `head` on the last layer of the policy, or a `model` that starts as a copy of the policy. The
     learning rate of the critic is `critic_rate` times the learning rate of the policy. The loss of
     the critic is `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`. It is multiplied by

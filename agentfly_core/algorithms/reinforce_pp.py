@@ -1,4 +1,4 @@
-"""REINFORCE++ (arXiv 2501.03262): normalized returns of tokens, without comparing episodes of a
+"""REINFORCE++ (arXiv 2501.03262): normalised returns of tokens, without comparing episodes of a
 group.
 """
 
@@ -16,11 +16,11 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforcePP(PolicyGradient):
-    """The advantage is the normalized return of a token.
+    """The advantage is the normalised return of a token.
 
     The return is G_t = r_t + gamma G_(t+1) over the sampled tokens of a trajectory. With gamma 0.5,
     a reward of 1 on the last of three tokens gives the returns 0.25, 0.5, 1. The returns are then
-    normalized to mean 0 and variance 1 over all sampled tokens of the batch.
+    normalised to mean 0 and variance 1 over all sampled tokens of the batch.
     """
 
     gamma: Share = 1.0

@@ -11,10 +11,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforcePPBaseline(PolicyGradient):
-    """The advantage is the normalized difference from the mean reward of the group.
+    """The advantage is the normalised difference from the mean reward of the group.
 
-    The difference R - mean is normalized to mean 0 and variance 1 over all sampled tokens of the
-    batch. If the rewards of a group are equal, its difference is 0 before the normalization.
+    The difference R - mean is normalised to mean 0 and variance 1 over all sampled tokens of the
+    batch. If the rewards of a group are equal, its difference is 0 before the normalisation.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -1,4 +1,4 @@
-"""Soft adaptive policy optimization (SAPO, arXiv 2511.20347). The ratio of probabilities is limited
+"""Soft adaptive policy optimisation (SAPO, arXiv 2511.20347). The ratio of probabilities is limited
 by a smooth function instead of clipping.
 """
 

@@ -33,7 +33,7 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
     """Add a new adapter to a model. Only the weights of the adapter are then trainable.
 
-    The weights are initialized with `seed`. Raises ValueError if one of the adapter's targets is
+    The weights are initialised with `seed`. Raises ValueError if one of the adapter's targets is
     not a linear layer of the model.
     """
     from peft import LoraConfig

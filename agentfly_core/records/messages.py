@@ -132,7 +132,7 @@ def client_text(reply: Message) -> str:
 
 
 def echo_key(item: Message | Observation) -> str:
-    """Return a key by which a message is recognized when a chat client repeats it in a later
+    """Return a key by which a message is recognised when a chat client repeats it in a later
     request.
 
     Clients may change outer whitespace and the reasoning of a reply, and the formatting of its call

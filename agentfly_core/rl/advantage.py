@@ -1,4 +1,4 @@
-"""Normalize values within groups or batches, and arrange the sampled tokens of each trajectory in
+"""Normalise values within groups or batches, and arrange the sampled tokens of each trajectory in
 one row.
 """
 
@@ -90,7 +90,7 @@ def varies(values: Tensor) -> bool:
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
-    """Normalize advantages to mean 0 and variance 1 over all sampled tokens.
+    """Normalise advantages to mean 0 and variance 1 over all sampled tokens.
 
     Returns float32 [rows, T]. If all advantages are equal, the result is 0.
     """

@@ -1,4 +1,4 @@
-"""Generalized advantage estimation (GAE, arXiv 1506.02438), over sampled tokens or over turns.
+"""Generalised advantage estimation (GAE, arXiv 1506.02438), over sampled tokens or over turns.
 
 Tensors are float64 [trajectories, longest]. They contain only sampled tokens, so prompts and tools'
 answers do not cause a discount. The critic's value of a token is its estimate before this token.

@@ -36,7 +36,7 @@ class UpdateJob:
       number of skipped steps
     - `held_out`: a file with demonstrations. Their loss is measured after the update.
     - `adapter`: if it is set, only an adapter is trained. If `policy` is an adapter on the model
-      `base`, it is trained further. Otherwise a new adapter is initialized with `seed`.
+      `base`, it is trained further. Otherwise a new adapter is initialised with `seed`.
     - `reference_base`: if the reference policy is an adapter, the folder of its base model
     """
 

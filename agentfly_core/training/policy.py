@@ -148,7 +148,7 @@ def load_policy(
     """Load the policy in a folder. Dropout is turned off.
 
     If the folder contains an adapter, the model in the folder `base` is loaded, too. If `adapter`
-    is set and the folder contains a whole model, the model gets a new adapter, which is initialized
+    is set and the folder contains a whole model, the model gets a new adapter, which is initialised
     with `seed`. The critic is always new. Weights of -0.0 become 0.0, as in saved states, which are
     sums over ranks. Raises OSError if the model is missing.
     """

@@ -19,7 +19,7 @@ LONGEST = 1024
 
 
 def require_relative(name: str) -> str:
-    """Return `name` if it is a normalized relative path such as `a/model.safetensors`.
+    """Return `name` if it is a normalised relative path such as `a/model.safetensors`.
 
     Otherwise raise ValueError.
     """
