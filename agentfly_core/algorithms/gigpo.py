@@ -60,7 +60,7 @@ class GiGPO(PolicyGradient):
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
     """Return, for each group and each state, the turns with this state.
 
-    A turn is returned as the index of its trajectory and its own index.
+    A turn is a pair: the index of its trajectory, and the index of the turn in the trajectory.
     """
     groups = defaultdict(list)
     for number, group in enumerate(outcomes.groups):

@@ -318,7 +318,7 @@ class Settings(Section):
 
     @property
     def own_steps(self) -> range:
-        """The steps that the run does itself: from `start_step` + 1 to `steps`."""
+        """The steps that this run does: from `start_step` + 1 to `steps`."""
         return range(self.start_step + 1, self.steps + 1)
 
     @property

@@ -1,4 +1,4 @@
-"""References to models and policies. Each kind of reference is parsed to its own type."""
+"""References to models and policies. For each kind of reference, there is a type."""
 
 import re
 from collections.abc import Sequence

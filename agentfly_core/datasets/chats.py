@@ -118,10 +118,10 @@ class RecordedChat:
         ).checked()
 
     def checked(self) -> RecordedChat:
-        """Return the chat itself if its messages are in a possible order.
+        """Check that the order of the messages is possible, and return this chat.
 
-        Raises ValueError otherwise, for example if an assistant message follows another assistant
-        message.
+        Raises ValueError if it is not, for example if an assistant message follows another
+        assistant message.
         """
         before: Message | Observation | None = None
         for number, item in enumerate(self.messages, 1):

@@ -94,8 +94,9 @@ _TOOLS = TypeAdapter(list[str | _Tool])
 
 
 def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
-    """Return the tools that a row lists, or None if it lists none and means all tools of the
-    experiment.
+    """Return the tools that a row lists.
+
+    Returns None if the row lacks a list of tools. All tools of the experiment are then used.
 
     A row may list tools by their names or by their schemas. A tool that is listed by its name gets
     an empty schema. Raises ValueError if the list has another form or repeats a tool.

@@ -15,9 +15,9 @@ logger = logging.getLogger(__name__)
 
 
 def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
-    """Raise ValueError if a run cannot be continued up to step `steps`.
+    """Raise ValueError if a run cannot be continued with `steps` as its number of steps.
 
-    It cannot if the version of a stage changed since the run began, or if the run has already done
+    This is so if the version of a stage changed since the run began, or if the run has already done
     more than `steps` steps.
     """
     name = record["name"]

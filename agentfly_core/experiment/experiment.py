@@ -169,8 +169,9 @@ class Experiment:
 
     @property
     def reference(self) -> Pointer | None:
-        """The reference policy of the algorithm's KL penalty, if the penalty names a policy of a
-        run as run:NAME@STEP; otherwise None.
+        """The reference policy of the algorithm's KL penalty, if it is a policy of another run.
+
+        The penalty then names it as run:NAME@STEP. Otherwise the result is None.
         """
         policy = run_step(self.algorithm.needs.reference or "")
         return of_run(self.store, policy, "algorithm.kl.reference").policy if policy else None

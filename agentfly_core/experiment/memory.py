@@ -18,7 +18,7 @@ manifest.
 
 
 def memory_of(store: Store, policy: Pointer) -> Pointer | None:
-    """Return the memory of a policy, or None if it has none, as for a base model."""
+    """Return the memory of a policy, or None for a policy without memory, such as a base model."""
     digest = store.resolve(policy).manifest["inputs"].get(MEMORY)
     return Pointer(f"{policy.uri.rpartition('/')[0]}/{MEMORY}", digest) if digest else None
 

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 class EpisodeLayout:
     """The paths of episodes that were played together, for example in a step.
 
-    `scored` is the artifact with the scores of all episodes. The inputs in its manifest are the
-    shards (batches) of the episodes; see `rollouts`.
+    `scored` is the artifact with the scores of all episodes. The manifest of this artifact lists
+    the shards (batches) of the episodes as inputs. The function `rollouts` reads them.
     """
 
     def __init__(self, uri: str) -> None:
@@ -132,7 +132,7 @@ def record_of(store: Store, name: str) -> RunRecord | None:
 
 
 def run_records(store: Store) -> Iterator[RunRecord]:
-    """Yield the run.json of each run; damaged files are skipped."""
+    """Yield the content of the run.json of each run. Damaged files are skipped."""
     for name in store.names("runs"):
         # a damaged run must not hide the others
         with suppress(Damaged):
@@ -155,7 +155,9 @@ def summary_of(store: Store, name: str) -> Summary | None:
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """Return the summary of a run if the run has done all of its `steps` steps, else None."""
+    """Return the summary of a run if it has done all of its `steps` steps, or None if it has
+    not.
+    """
     summary = summary_of(store, name)
     return summary if summary and summary["steps"] == steps else None
 
@@ -163,8 +165,8 @@ def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
 def done_by(store: Store, run: str, step: int) -> str:
     """Return the name of the run that did the step `step` of the run `run`.
 
-    This is the run itself. If the run is a fork, steps up to the fork were done by the run from
-    which it was forked. Step 0 is the start.
+    In most cases, this is the name `run`. If the run is a fork, the steps before the fork were done
+    by the run from which it was forked. Step 0 is the start.
     """
     try:
         record = store.read_json(RunLayout(run).record)

@@ -100,8 +100,8 @@ def final_policy(store: Store, name: str) -> Artifact:
 def policy_of(store: Store, name: str, step: int) -> Pointer:
     """Return the policy of a step of a run. Step 0 is the policy before step 1.
 
-    A forked run also has the steps of the run from which it was forked, up to the fork. Raises
-    ValueError if the policy is missing.
+    If the run is a fork, the steps before the fork are steps of the run from which it was forked.
+    Raises ValueError if the policy is missing.
     """
     layout = RunLayout(done_by(store, name, step))
     if step == 0 and (start := store.read_json(layout.start)):

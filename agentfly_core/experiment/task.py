@@ -177,7 +177,7 @@ def agent_of(part: AgentPart) -> Agent:
 def remember_of(path: str) -> Remember:
     """Import the function that `agent.remembers` names.
 
-    Raises ValueError unless it is a plain function of five arguments; see `Remember`.
+    Raises ValueError unless it is a plain function of five arguments (see `Remember`).
     """
     with at("agent.remembers"):
         remember: Remember = load(path)

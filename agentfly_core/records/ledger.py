@@ -31,8 +31,9 @@ class LedgerRow:
 
     - `episodes`, `scored`: the number of the problem's episodes, and how many of them have a reward
     - `reward`: the mean reward of the scored episodes
-    - `outcome`: `used` if the problem has advantages; `unscored` if no episode has a reward;
-      `zero_spread` if each speaker has the same reward in all scored episodes
+    - `outcome`: whether the problem can train the policy. It is `unscored` if all episodes lack a
+      reward. It is `zero_spread` if each speaker has the same reward in all scored episodes.
+      Otherwise it is `used`.
     - `kind`: with a curriculum, the kind of problem for which pass rates are computed
     - `solved`: with a curriculum, the number of scored episodes that reached the goal
     """

@@ -1,4 +1,4 @@
-"""The record of an episode. It contains the sampled tokens; text is never tokenized again.
+"""The record of an episode. It contains the sampled tokens, so text is never tokenized again.
 
 The type of a token span is the loss mask. The model only read the tokens of a `Given` span. The
 tokens of a `Sampled` span are trained, unless its `trained` is False.
@@ -45,7 +45,7 @@ class BadCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A chat message: `Message("user", "What is 41+58?")`; a reply also has its parsed calls.
+    """A chat message: `Message("user", "What is 41+58?")`. A reply also has its parsed calls.
 
     `reasoning` is the reasoning text of a reply, without the template's tags. `cut` means that the
     token limit ended the reply, so its text may be incomplete. `rewritten` means that the template
@@ -86,9 +86,9 @@ class Sampled:
     """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
 
     `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` has
-    the entropy of each token's distribution, in nats, if the agent asks for it; vLLM's values are
-    estimates, see `vllm_client.entropy`. `trained` is False for tokens that the policy did not
-    choose, such as a forced end of reasoning. Raises ValueError if the lengths differ.
+    the entropies of the tokens' distributions in nats, if the agent asks for them. With vLLM, they
+    are estimates. `trained` is False for tokens that the policy did not choose, such as a forced
+    end of reasoning. Raises ValueError if the lengths differ.
     """
 
     tokens: tuple[int, ...]
@@ -210,8 +210,8 @@ def tag(problem: Problem, fact: str, setting: str) -> str:
 class Ending(StrEnum):
     """Why an episode ended.
 
-    AGENT_ERROR is an error of the agent after its first reply; the episode is scored. FAILED is an
-    error of a service, or of the agent before its first reply; the episode is not scored.
+    AGENT_ERROR is an error of the agent after its first reply. The episode is scored. FAILED is an
+    error of a service, or of the agent before its first reply. The episode is not scored.
     """
 
     TERMINAL = "terminal"
@@ -262,7 +262,7 @@ def is_usable(value: float) -> bool:
 class Unscored:
     """A missing reward and its reason.
 
-    Unscored episodes are excluded and counted; their reward never becomes 0:
+    Unscored episodes are left out and counted. The reward is not replaced by 0:
     `Unscored("exact: TimeoutError")`.
     """
 
@@ -376,7 +376,7 @@ class Team:
 
 
 def team(episode: Sequence[Trajectory]) -> Team:
-    """Make the team of an episode, sorted by speaker."""
+    """Return the team of an episode, with the trajectories sorted by speaker."""
     return Team(tuple(sorted(episode, key=lambda one: instance(one.agent))))
 
 

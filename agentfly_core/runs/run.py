@@ -118,8 +118,8 @@ class Run:
     def pass_rates(self, step: int) -> PassRates:
         """Return the pass rates from which the curriculum draws the problems of the step `step`.
 
-        The pass rates cover all steps up to the step that published the oldest policy which may
-        play. Ledgers are read only once.
+        The pass rates are computed from the steps 1 to `step` - 1 - `rollout.max_staleness`. Their
+        ledgers are read only once.
         """
         # later steps may not be scored yet when this step is played ahead, so they are not used
         last = max(0, step - 1 - self.settings.rollout.max_staleness)

@@ -16,7 +16,7 @@ OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
 contents.
 """
 SMALL = 2**22
-"""Below this total size in bytes, hashing files in threads is slower than one after the other."""
+"""If the total size of files in bytes is below this limit, threads would not hash them faster."""
 
 
 def verify(folder: Path) -> Manifest:

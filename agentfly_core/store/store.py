@@ -121,9 +121,10 @@ class Store:
             self.remote.upload(path, target.uri, [*names, MANIFEST])
 
     def find(self, target: ArtifactKey) -> Artifact | None:
-        """Return the artifact at `target.uri` if its key is `target.key`, else None.
+        """Return the artifact at `target.uri`.
 
-        A damaged artifact is logged, and the result is None.
+        Returns None if it is missing, if its key is not `target.key`, or if it is damaged. Damage
+        is logged as a warning.
         """
         with _damaged_is_unpublished():
             artifact = self.get(target.uri)

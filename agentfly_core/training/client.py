@@ -89,7 +89,7 @@ class DeepSpeedLearner:
     def label(self) -> str | None:
         """Return the label of the state that the workers have in memory, such as "step/6".
 
-        Returns None if they have none.
+        Returns None if their memory does not contain a state.
         """
         label = next(self._results(jobs.AskLabel())).value
         assert not isinstance(label, dict)

@@ -300,9 +300,11 @@ def confirmed_verdict(
 ) -> Verdict:
     """Judge the challenger on the test problems, and confirm a win.
 
-    `how` is "fresh" to confirm on the problems of which `fresh()` returns the outcomes, "split" to
-    confirm on test problems that were set aside, or "none". `guards` has the outcomes on further
-    datasets.
+    - `how`: "fresh" to confirm on new problems, "split" to confirm on test problems that were set
+      aside, or "none"
+    - `test`: the outcomes of both policies on the test problems
+    - `guards`: the outcomes of both policies on each further dataset
+    - `fresh`: returns the outcomes of both policies on new problems
     """
     share = settings.confirmation.share
     (old, old_aside), (new, new_aside) = (looks(how, share, held) for held in test)

@@ -309,7 +309,7 @@ class MlflowRun:
 
 @contextlib.contextmanager
 def _unless_existing() -> Iterator[None]:
-    """Ignore MLflow's error that an object already exists; raise all other errors."""
+    """Ignore the error of MLflow that an object already exists. All other errors are raised."""
     from mlflow.exceptions import MlflowException
 
     try:

@@ -1,4 +1,4 @@
-"""Derive names and seeds by hashing. They do not depend on timing, paths, clocks or machines."""
+"""Derive names and seeds from hashes. They do not depend on timing, paths, clocks or machines."""
 
 import hashlib
 import json
