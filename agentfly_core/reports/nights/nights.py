@@ -102,12 +102,14 @@ class Nights:
     def finish(self, night: str) -> None:
         """Train and judge an earlier night, or give it up after `attempts` attempts in total.
 
-        If a night is trained but cannot be judged now, the next night tries to judge it. Raises
-        Locked while another process writes the night. Raises NoSpace if the disk is full, because
-        another attempt would not help.
+        The judgement of a trained night is not an attempt. If a night is trained but cannot be
+        judged now, the next night tries to judge it. Raises Locked while another process writes the
+        night. Raises NoSpace if the disk is full, because another attempt would not help.
         """
-        why = f"The night was begun {self.attempts} times and never finished."
-        for _ in range(self.ledger.read().attempts(night), self.attempts):
+        begun = self.ledger.read().attempts(night)
+        why = f"The night was begun {begun} times and never finished."
+        trained = finished(self.experiment.store, night) is not None
+        for _ in range(begun, max(self.attempts, begun + trained)):
             try:
                 self.play(night)
                 return
@@ -116,7 +118,8 @@ class Nights:
             except Exception as error:  # tonight's run can train, even if this night cannot
                 logger.exception("The night %s could not be finished.", night)
                 why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
-            if finished(self.experiment.store, night):
+            # the plan of the next night needs this entry
+            if self.ledger.read().last(night, "finished"):
                 return
         scored = scored_problems(self.experiment.store, night, self.experiment.settings.each)
         self._record(night, "given_up", why, scored)

@@ -305,6 +305,37 @@ def test_a_night_that_cannot_be_judged_is_not_given_up(work: Scripted) -> None:
     assert of_it == ["began", "finished", "promoted"]
 
 
+def test_a_trained_night_is_judged_after_its_last_attempt(work: Scripted) -> None:
+    work.fate = killed
+    with pytest.raises(KeyboardInterrupt):
+        nights(work).run("nightly-2026-11-20")
+    work.fate, work.judge = lambda night: None, broken
+    with pytest.raises(ValueError, match="no sampler"):
+        nights(work).run("nightly-2026-11-20")
+    work.judge = lambda: None
+    nights(work).run("nightly-2026-11-21")
+    of_it = [entry.event for entry in work.reported if entry.night.endswith("20")]
+    assert of_it == ["began", "began", "finished", "promoted"]
+
+
+def test_a_trained_night_that_cannot_be_opened_is_given_up(work: Scripted) -> None:
+    """It was killed after its summary, before its entry; then its code was edited."""
+    nights(work).run("nightly-2026-11-20")
+    store = work.experiment.store
+    for file in ("nights/tiny/000002.json", "nights/tiny/000003.json"):
+        store.remove(file)
+    store.remove("runs/nightly-2026-11-20/night.json")
+    store.write_json("nights/tiny/head.json", {"number": 1})
+    work.fate = lambda night: broken() if night.endswith("20") else None
+    nights(work).run("nightly-2026-11-21")
+    assert [(entry.night[-2:], entry.event) for entry in work.reported[3:6]] == [
+        ("20", "began"),
+        ("20", "given_up"),
+        ("21", "began"),
+    ]
+    assert positions(work)["21"] == night(2, epoch=0, problem=4)
+
+
 def test_a_policy_is_judged_again_after_another_promotion(
     work: Scripted,
 ) -> None:
