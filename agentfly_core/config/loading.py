@@ -74,8 +74,10 @@ class Difference:
 
 
 def names(folder: Path = CONF) -> list[str]:
-    """Return the names of the experiments in a folder."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+    """Return the names of the experiments in a folder. Hidden files, such as Emacs' locks of edited
+    files, are skipped.
+    """
+    return sorted(path.stem for path in folder.glob("[!.]*.yaml"))
 
 
 def flows() -> list[tuple[str, str]]:
@@ -84,9 +86,7 @@ def flows() -> list[tuple[str, str]]:
 
     Files that cannot be read are skipped. The commands that use such a file print the reason.
     """
-    paths = sorted(CONF.glob("*.yaml"))
-    by_path = {path: _flows(path, path.stat().st_mtime_ns) or () for path in paths}
-    return [(path.stem, flow) for path, named in by_path.items() for flow in named]
+    return [(name, flow) for name in names() for flow in _flows_of(name) or ()]
 
 
 def has_lost(experiment: str, flow: str) -> bool:
@@ -94,9 +94,19 @@ def has_lost(experiment: str, flow: str) -> bool:
 
     False if the file of the experiment cannot be read.
     """
-    path = CONF / f"{experiment}.yaml"
-    named = _flows(path, path.stat().st_mtime_ns) if path.exists() else ()
+    named = _flows_of(experiment)
     return named is not None and flow not in named
+
+
+def _flows_of(experiment: str) -> tuple[str, ...] | None:
+    """Return the flows of an experiment: none if its file is missing, None if it cannot be read."""
+    path = CONF / f"{experiment}.yaml"
+    try:
+        return _flows(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:  # an editor may be replacing it
+        return ()
+    except OSError:
+        return None
 
 
 @cache  # because `agentfly up` reads all files every few seconds
@@ -230,7 +240,7 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
     """
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
-        hint = did_you_mean(name, [p.stem for p in path.parent.glob("*.yaml")])
+        hint = did_you_mean(name, names(path.parent))
         raise ValueError(f"Unknown site {name!r} ({path}).{hint}")
     written = strict_yaml.settings(path) if os.path.isfile(path) else {}
     fields = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}

@@ -87,3 +87,24 @@ def test_a_new_flow_of_an_experiment_is_a_new_input(
     assert up.deployable() == before
     (tmp_path / "conf/shop.yaml").write_text("flows: {prices: 'my_shop:prices'}\n")
     assert up.deployable() != before
+
+
+def test_files_of_editors_are_no_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/shop.yaml").write_text("flows: {prices: 'my_shop:prices'}\n")
+    before = up.deployable()
+    (tmp_path / "conf/.#shop.yaml").symlink_to("ada@pc.4711:1763740000")  # Emacs' lock
+    assert up.deployable() == before
+
+
+def test_a_file_that_cannot_be_read_ends_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/shop.yaml").write_text("flows: {prices: 'my_shop:prices'}\n")
+    flows = up.deployable()[2]
+    (tmp_path / "conf/old.yaml").symlink_to("removed.yaml")
+    (tmp_path / "conf/stall.yaml").mkdir()
+    assert up.deployable()[2] == flows == [("shop", "prices")]
