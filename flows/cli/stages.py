@@ -15,6 +15,7 @@ from agentfly_core.pipeline.play import solvable
 from agentfly_core.reports.show.dataset import preview
 from agentfly_core.reports.show.settings import settings_table
 from agentfly_core.runs import versioning
+from agentfly_core.system.formats.json_value import flat
 from flows import dvc_outputs
 from flows.cli.arguments import HERE, OUTPUT, AsJson, ExperimentArg, Override, Where
 from flows.experiments import load_checked, load_experiment
@@ -115,10 +116,11 @@ def config(
         changed: only the settings that differ from the defaults
     """
     experiment = load_experiment(**where.of_flow(target, overrides))
-    site = loading.site_origin(where.site, where.store)
-    origin = {**{f"site.{key}": source for key, source in site.items()}, **experiment.origin}
-    values = {**experiment.settings.model_dump(mode="json"), "site": experiment.site.model_dump()}
-    VisibleConsole().print(settings_table(values, origin, changed))
+    site, source = experiment.site.model_dump(), loading.site_origin(where.site, where.store)
+    # a section of the site, such as endpoints, has one origin
+    of_site = {f"site.{key}": source[key.partition(".")[0]] for key in flat(site)}
+    values = {**experiment.settings.model_dump(mode="json"), "site": site}
+    VisibleConsole().print(settings_table(values, {**of_site, **experiment.origin}, changed))
     checks.check_beginning(experiment.settings)
     # these raise an error for a missing run
     _ = experiment.parent, experiment.reference, experiment.frozen

@@ -71,6 +71,18 @@ def test_config_shows_settings_and_site_with_their_origins(
         assert row in rows
 
 
+def test_config_shows_chat_services_with_their_origin(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = 'endpoints: {sage: {url: "http://127.0.0.1:9/v1", model: wise}}\n'
+    (project / "conf/site/chats.yaml").write_text(service)
+    assert main(["config", "tiny", "--site", "chats"]) == 0
+    rows = [
+        [cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()
+    ]
+    assert ["site.endpoints.sage.model", '"wise"', "conf/site/chats.yaml"] in rows
+
+
 def test_a_run_names_its_mlflow_and_prefect_with_the_reason(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
