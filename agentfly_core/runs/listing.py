@@ -112,7 +112,7 @@ class Listed:
 
         `key` is `tag`, `experiment`, `state`, `name` or the name of a setting.
         """
-        return (str(value) if key in FIELDS else value) in self.values(key)
+        return value in self.values(key)
 
     def values(self, key: str) -> Sequence[JSON]:
         """Return the values that `--filter KEY=VALUE` compares with VALUE.
@@ -310,7 +310,9 @@ def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:
         if "=" in condition:
-            key, value = override(condition)
+            key, _, text = condition.partition("=")
+            # fields are text: the tag 1.10 is not the number 1.1
+            value = text if key in FIELDS else override(condition)[1]
             _require_existing(readable, key, value)
             kept = [run for run in kept if isinstance(run, Listed) and run.has(key, value)]
         else:

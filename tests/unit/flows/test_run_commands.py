@@ -62,3 +62,11 @@ def test_tags_of_an_active_run_are_added_and_removed(
 def test_a_tag_needs_no_mlflow(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tag", "one", "baseline"]) == 0
     assert capsys.readouterr().out == "one: baseline\n"
+
+
+def test_a_tag_that_reads_like_a_number_is_text(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tag", "two", "1.10", "true"]) == 0
+    capsys.readouterr()
+    assert names(capsys, "--filter", "tag=1.10", "--filter", "tag=true") == ["two"]
