@@ -81,11 +81,14 @@ def runs_named(store: Store, references: Sequence[str]) -> list[str]:
         if tag == reference:
             names.append(reference)
             continue
-        tagged = [run for run in store.names("runs") if tag in tags_of(store, run)]
-        if not tagged:
+        records = [
+            record
+            for run in store.names("runs")
+            if tag in tags_of(store, run) and (record := record_of(store, run))
+        ]
+        if not records:
             raise ValueError(
                 f"No run in {store.uri} has the tag {tag!r}; `agentfly list` shows all runs."
             )
-        records = filter(None, (record_of(store, run) for run in tagged))
         names += [record["name"] for record in sorted(records, key=itemgetter("created_ms"))]
     return list(dict.fromkeys(names))

@@ -127,7 +127,7 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
     if name not in (*HELD_OUT, *further):
         names = ", ".join([*HELD_OUT, *further])
         raise ValueError(
-            f"--evaluation: got {name!r}, expected one of {names} in {record['name']}."
+            f"{record['name']} has no held-out problems {name!r}, expected one of {names}."
         )
     if name in further:
         there = settings.on(further[name])

@@ -207,7 +207,7 @@ def test_runs_are_compared_on_further_datasets_by_their_name(store: Store) -> No
         "c-003": 0.0,
     }
     assert [*comparison(store, "one", "two").groups[1].differs] == ["update.epochs"]
-    message = r"--evaluation: got 'hard', expected one of test, validation in two\."
+    message = r"two has no held-out problems 'hard', expected one of test, validation\."
     with pytest.raises(ValueError, match=message):
         tried(store, "two", "hard")
 

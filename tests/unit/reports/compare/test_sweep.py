@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.reports.compare.sweep import alternatives, grid
+from agentfly_core.reports.compare.sweep import alternatives, grid, runs_named
+from agentfly_core.runs.run_tags import change_tags
+from agentfly_core.store.store import Store
 from tests.support.evaluated_runs import project
 
 
@@ -94,3 +96,10 @@ def test_seed_and_seeds_together_are_refused() -> None:
 def test_a_repeated_key_is_refused() -> None:
     with pytest.raises(ValueError, match=r"steps is given twice: .*steps=VALUE,"):
         grid("tiny", ["steps=2", "steps=3"], None)
+
+
+def test_a_tag_of_a_run_that_never_began_is_refused(tmp_path: Path) -> None:
+    store = Store.at(str(tmp_path), tmp_path)
+    change_tags(store, "tiny-1f2e3d4c", ["rates"], [])
+    with pytest.raises(ValueError, match=r"No run in .* has the tag 'rates'"):
+        runs_named(store, ["sweep:rates"])
