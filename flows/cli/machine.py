@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.types import Port
 
 from agentfly_core.config import loading
 from agentfly_core.runs import versioning
@@ -77,7 +78,11 @@ def admit(
 
 
 def up(
-    *, detach: bool = False, status: bool = False, prefect_port: int = 4200, mlflow_port: int = 5000
+    *,
+    detach: bool = False,
+    status: bool = False,
+    prefect_port: Port = 4200,
+    mlflow_port: Port = 5000,
 ) -> int:
     """Serve Prefect and MLflow, and run triggered flows.
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
-from cyclopts.types import PositiveInt
+from cyclopts.types import Port, PositiveInt
 from cyclopts.validators import mutually_exclusive
 
 from agentfly_core.config import loading
@@ -72,7 +72,7 @@ def play(
     output(lambda: document, lambda: "\n".join(lines), as_json)
 
 
-def serve(policy: Annotated[str, RUNS], /, *, port: int = 8000, where: Where = HERE) -> None:
+def serve(policy: Annotated[str, RUNS], /, *, port: Port = 8000, where: Where = HERE) -> None:
     """Serve the policy of a run by OpenAI's API.
 
     The command prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and answers until Ctrl-C.

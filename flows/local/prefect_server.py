@@ -140,7 +140,7 @@ def answers(url: str) -> bool:
         # httpx reads certificates by default, which takes 24 ms, but http needs none
         verify = url.startswith("https")
         return httpx.get(f"{url}/health", timeout=PATIENCE, verify=verify).status_code < 500
-    except (httpx.TransportError, httpx.UnsupportedProtocol):
+    except (httpx.TransportError, httpx.InvalidURL):
         return False
 
 

@@ -96,6 +96,7 @@ def test_prefect_gets_every_word() -> None:
             "play tiny --live --chat",
             "{--live, --chat} See `agentfly play --help`.",
         ),
+        ("up --prefect-port 70000", "--prefect-port. Must be <= 65535."),
         ("doctor more words", "Unused Tokens: ['more', 'words']."),
         ("train", "EXPERIMENT requires an argument. See `agentfly train --help`."),
         ("train tiny --overrides seed=1", "Unknown option: --overrides."),

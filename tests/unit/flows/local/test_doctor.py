@@ -1,5 +1,6 @@
 import io
 import socket
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(doctor.PACKAGES, "no-such-package", "pip install it")
     missing = doctor.package("no-such-package")
     assert (missing.ok, missing.needed, missing.remedy) == (False, True, "pip install it")
+
+
+def test_vllm_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "version", missing)
+    assert [name for name in ("torch", "vllm") if doctor.package(name).needed] == ["torch"]
 
 
 def test_the_sandbox_is_reported_with_its_backend(

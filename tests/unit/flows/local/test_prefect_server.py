@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from flows.local import prefect_server
+from flows.local import doctor, prefect_server
 from flows.local.own_servers import GUARD, mark, password
-from flows.local.prefect_server import SERVER_PORT, open_flow_run, prefect_command
+from flows.local.prefect_server import SERVER_PORT, answers, open_flow_run, prefect_command
 from flows.local.state_dirs import ELSEWHERE, Places, settle
 from tests.support.servers import listener
 
@@ -108,3 +108,9 @@ def test_commands_never_send_the_password_to_another_server(project, monkeypatch
     assert places.api == ""
     assert not became.value.env["PREFECT_API_URL"].endswith(f":{stranger}/api")
     assert "PREFECT_API_AUTH_STRING" not in became.value.env
+
+
+@pytest.mark.parametrize("url", ["", "http://127.0.0.1:42oo/api", "prefect.example/api"])
+def test_no_server_answers_at_an_invalid_address(url):
+    assert not answers(url)
+    assert not doctor.server("Prefect server", url).ok
