@@ -14,11 +14,11 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class DrGRPO(PolicyGradient):
-    """The advantage is A = R - mean of R over a group.
+    """The advantage is the reward minus the mean reward of the group.
 
-    The rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25. The constant `horizon` of the
-    aggregation scales the gradient. It should be about the number of sampled tokens in the longest
-    trajectory.
+    The rewards 1, 0, 0, 0 give the advantages 0.75, -0.25, -0.25, -0.25. The constant `horizon` of
+    the aggregation scales the gradient. It should be about the number of sampled tokens in the
+    longest trajectory.
     """
 
     aggregation: Aggregation = SeqSumNorm(horizon=1024)

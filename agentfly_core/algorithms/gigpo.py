@@ -24,8 +24,8 @@ class GiGPO(PolicyGradient):
 
     A_episode is the reward minus the mean reward of the group. A_turn is the return of the turn
     minus the mean return of the group's turns with the same state (`state_key`). The return of turn
-    k is the sum of gamma^(j - k) r_j over the turns j >= k. If a state occurs only once in the
-    trajectories of the group, A_turn is 0.
+    k is the sum of gamma^(j - k) r_j over the turns j >= k, where r_j is the reward of turn j. If a
+    state occurs only once in the trajectories of the group, A_turn is 0.
     """
 
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95

@@ -14,10 +14,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class MaxRL(PolicyGradient):
-    """The advantage is A = (R - mean) / (mean + 1e-6), where the mean is over a group.
+    """The advantage is A = (R - mean) / (mean + 1e-6), where R is the reward of an episode.
 
-    The rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. If the mean is 0, A is 0. Raises ValueError if a
-    KL penalty would be subtracted from rewards.
+    The mean of R is over the episodes of a group. The rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. If
+    the mean is 0, A is 0. Raises ValueError if a KL penalty would be subtracted from rewards.
     """
 
     def __post_init__(self) -> None:

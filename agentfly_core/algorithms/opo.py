@@ -15,9 +15,9 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 class OPO(PolicyGradient):
     """The advantage is A = R - sum(len R) / sum(len), where the sums are over a group.
 
-    len is the number of sampled tokens of a trajectory. If all rewards of a group are equal, A is
-    0. Example: two trajectories with 30 and 10 tokens and the rewards 1 and 0 have A = 0.25 and
-    -0.75.
+    R is the reward of a trajectory, and len is its number of sampled tokens. If all rewards of a
+    group are equal, A is 0. Example: two trajectories with 30 and 10 tokens and the rewards 1 and 0
+    have A = 0.25 and -0.75.
 
     In the first optimizer step, the default loss, a clipped ratio, has the same gradient as the
     loss -A log p of the paper. In contrast to -A log p, it allows several optimizer steps.

@@ -21,8 +21,9 @@ class PPO(PolicyGradient):
     The advantages are normalised to mean 0 and variance 1 over all sampled tokens. The critic is a
     `head` on the last layer of the policy, or a `model` that starts as a copy of the policy. The
     learning rate of the critic is `critic_rate` times the learning rate of the policy. The loss of
-    the critic is `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`. It is multiplied by
-    `value_weight` and added to the policy loss.
+    the critic is `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`. V is the value that
+    the critic estimates, V_old its value before the update, and R the return. The loss is
+    multiplied by `value_weight` and added to the policy loss.
     """
 
     gae: GAE = TokenGAE()

@@ -18,9 +18,10 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class ReinforcePP(PolicyGradient):
     """The advantage is the normalised return of a token.
 
-    The return is G_t = r_t + gamma G_(t+1) over the sampled tokens of a trajectory. With gamma 0.5,
-    a reward of 1 on the last of three tokens gives the returns 0.25, 0.5, 1. The returns are then
-    normalised to mean 0 and variance 1 over all sampled tokens of the batch.
+    The return is G_t = r_t + gamma G_(t+1) over the sampled tokens of a trajectory, where r_t is
+    the reward of token t. With gamma 0.5, a reward of 1 on the last of three tokens gives the
+    returns 0.25, 0.5, 1. The returns are then normalised to mean 0 and variance 1 over all sampled
+    tokens of the batch.
     """
 
     gamma: Share = 1.0

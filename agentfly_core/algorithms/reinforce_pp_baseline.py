@@ -13,8 +13,9 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class ReinforcePPBaseline(PolicyGradient):
     """The advantage is the normalised difference from the mean reward of the group.
 
-    The difference R - mean is normalised to mean 0 and variance 1 over all sampled tokens of the
-    batch. If the rewards of a group are equal, its difference is 0 before the normalisation.
+    The reward minus the mean reward of the group is normalised to mean 0 and variance 1 over all
+    sampled tokens of the batch. If the rewards of a group are equal, the difference is 0 before the
+    normalisation.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -14,11 +14,10 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class ReMax(PolicyGradient):
-    """The advantage is A = R - R_greedy.
+    """The advantage is the reward minus the reward of a greedy episode of the same problem.
 
-    R_greedy is the reward of a greedy episode of the same problem. The greedy episode itself is not
-    trained. If the greedy episode of a problem is unscored, the problem is skipped. Raises
-    ValueError if all problems are skipped.
+    The greedy episode is not trained. If the greedy episode of a problem is unscored, the problem
+    is skipped. Raises ValueError if all problems are skipped.
 
     In the first optimizer step, the default loss, a clipped ratio, has the same gradient as the
     loss -A log p of the paper.

@@ -236,7 +236,7 @@ class AgentPart(Section):
 
     @property
     def untrained(self) -> Sequence[str]:
-        """The roles that the trained policy plays, but of which the replies are not trained.
+        """The roles that the trained policy plays, although their replies are not trained.
 
         These are the roles with the value `self` in `frozen`. If the agent is a program and its
         setting `train` lists roles, all roles that are not in `train` are included, too.

@@ -155,9 +155,7 @@ def summary_of(store: Store, name: str) -> Summary | None:
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """Return the summary of a run if it has done all of its `steps` steps, or None if it has
-    not.
-    """
+    """Return the summary of a run that has done all of its `steps` steps, or None."""
     summary = summary_of(store, name)
     return summary if summary and summary["steps"] == steps else None
 

@@ -40,7 +40,7 @@ class RunRecord(TypedDict):
 
     - `settings`: the settings of the experiment
     - `site`: the settings of the site (machine) that the run used last
-    - `frozen`: for each role of a frozen speaker, the digest of its policy
+    - `frozen`: for each role of a frozen (untrained) speaker, the digest of its policy or service
     - `code`: the digests of the source files
     - `accepted_code`: the changes of `code` that the user accepted
     - `model_digest`: the digest of the model's files, if the model is a local folder

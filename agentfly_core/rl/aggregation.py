@@ -14,7 +14,7 @@ from agentfly_core.rl.late import Tensor, torch
 
 
 class TokenMean(Section):
-    """The mean over all sampled tokens of the optimizer step (DAPO, arXiv 2503.14476).
+    """The mean of the losses of all sampled tokens in the step (DAPO, arXiv 2503.14476).
 
     Long replies therefore count more than short replies.
     """
@@ -26,9 +26,8 @@ class TokenMean(Section):
 
 
 class SeqMeanTokenMean(Section):
-    """The mean of each trajectory's tokens, averaged over trajectories (GRPO, arXiv 2402.03300).
-
-    All trajectories count equally.
+    """The mean loss of each trajectory's tokens, averaged over trajectories (GRPO, arXiv
+    2402.03300). All trajectories count equally.
     """
 
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
@@ -39,7 +38,9 @@ class SeqMeanTokenMean(Section):
 
 
 class SeqMeanTokenSum(Section):
-    """The sum of each trajectory's tokens, averaged over trajectories (RLOO, arXiv 2402.14740)."""
+    """The summed losses of each trajectory's tokens, averaged over trajectories (RLOO, arXiv
+    2402.14740).
+    """
 
     use: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
 
@@ -49,8 +50,8 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The sum of each trajectory's tokens, averaged over trajectories and divided by `horizon` (Dr.
-    GRPO, arXiv 2503.20783).
+    """The summed losses of each trajectory's tokens, averaged over trajectories and divided by
+    `horizon` (Dr. GRPO, arXiv 2503.20783).
     """
 
     use: Literal["seq_sum_norm"] = "seq_sum_norm"

@@ -1,4 +1,5 @@
 """Policy losses. A policy loss is computed for each sampled token, before the tokens are weighted.
+In the formulas, A is the advantage of the token.
 
 The metric `train/clip_fraction` is the share of tokens with a loss that is changed by a bound.
 """
@@ -49,9 +50,9 @@ class _PolicyLoss(Section):
 class CISPO(_PolicyLoss):
     """The loss `-clip(rho, 1 - low, 1 + high) A log p`. The clipped ratio has no gradient.
 
-    p is the probability of the token, and rho is the ratio of p to its probability with the old
-    policy. With the defaults, which come from the paper, the clipped ratio is at most 5, and its
-    lower bound is 0.
+    A is the advantage of the token, p is its probability, and rho is the ratio of p to its
+    probability with the old policy. With the defaults, which come from the paper, the clipped ratio
+    is at most 5, and its lower bound is 0.
     """
 
     use: Literal["cispo"] = "cispo"
@@ -69,9 +70,9 @@ class CISPO(_PolicyLoss):
 class Clip(_PolicyLoss):
     """The loss `max(-A rho, -A clip(rho, 1 - low, 1 + high))` of PPO.
 
-    rho is the ratio of the token's probability to its probability with the old policy. Two
-    different bounds come from DAPO (arXiv 2503.14476). With `dual`, the loss of a token with A < 0
-    is at most `-A dual` (arXiv 1912.09729).
+    A is the advantage of the token. rho is the ratio of the token's probability to its probability
+    with the old policy. Two different bounds come from DAPO (arXiv 2503.14476). With `dual`, the
+    loss of a token with A < 0 is at most `-A dual` (arXiv 1912.09729).
     """
 
     use: Literal["clip"] = "clip"
@@ -95,10 +96,10 @@ class Clip(_PolicyLoss):
 class DPPO(_PolicyLoss):
     """The loss `-A rho`, but 0 for a token with a probability that has changed too much.
 
-    rho is the ratio of the token's probability to its probability with the old policy. p is the
-    present probability of the token, and q is its probability when it was sampled. The loss is 0 if
-    A > 0 and p - q > high, or if A <= 0 and p - q < -low. Unlike bounds of the ratio, these bounds
-    allow rare tokens to change.
+    A is the advantage of the token. rho is the ratio of the token's probability to its probability
+    with the old policy. p is the present probability of the token, and q is its probability when it
+    was sampled. The loss is 0 if A > 0 and p - q > high, or if A <= 0 and p - q < -low. Unlike
+    bounds of the ratio, these bounds allow rare tokens to change.
     """
 
     use: Literal["dppo_tv"] = "dppo_tv"
@@ -118,9 +119,10 @@ class DPPO(_PolicyLoss):
 class GSPO(_PolicyLoss):
     """The loss `max(-A s, -A clip(s, 1 - low, 1 + high))` of GSPO.
 
-    s is the geometric mean, over the sampled tokens of a row, of the ratios of the tokens'
-    probabilities to their probabilities with the old policy. The gradient of a token comes from its
-    own log-probability, as in the variant GSPO-token of the paper.
+    A is the advantage of the token. The ratio of a token is its probability divided by its
+    probability with the old policy. s is the geometric mean of the ratios of all sampled tokens in
+    the row. The gradient of a token comes from its own log-probability, as in the variant
+    GSPO-token of the paper.
     """
 
     use: Literal["gspo"] = "gspo"
@@ -138,7 +140,7 @@ class GSPO(_PolicyLoss):
 
 
 class Reinforce(_PolicyLoss):
-    """The loss `-A log p`, where p is the probability of the token. It is without settings."""
+    """The loss `-A log p`. A is the advantage of the token, and p is its probability."""
 
     needs_old: ClassVar[bool] = False
     use: Literal["reinforce"] = "reinforce"
@@ -150,9 +152,9 @@ class Reinforce(_PolicyLoss):
 class SAPO(_PolicyLoss):
     """The loss `-A sigmoid(tau (rho - 1)) 4 / tau`.
 
-    rho is the ratio of the token's probability to its probability with the old policy. At rho = 1,
-    the gradient of the loss equals the gradient of `-A rho`. It becomes smaller as the distance of
-    rho from 1 increases.
+    A is the advantage of the token. rho is the ratio of the token's probability to its probability
+    with the old policy. At rho = 1, the gradient of the loss equals the gradient of `-A rho`. It
+    becomes smaller as the distance of rho from 1 increases.
 
     `tau` is used for tokens with A > 0, and `tau_bad` for all other tokens. `tau_bad` is larger, so
     the gradients of these tokens become small sooner. The metric `train/gate` is the slope of the

@@ -304,8 +304,8 @@ def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     """Return the runs that meet all conditions in `wanted`.
 
     A condition is KEY=VALUE, such as `state=stopped` or `update.learning_rate=3e-4`, or a text that
-    must occur in the description of the run. Raises ValueError if not a single run has the key or
-    the value.
+    must occur in the description of the run. Raises ValueError if all runs lack the key or the
+    value.
     """
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:

@@ -109,8 +109,9 @@ class DeepSpeedLearner:
         return metrics
 
     def save_policy(self, folder: Path) -> None:
-        """Write the newest policy and its probe to a folder, in the format of Hugging Face or
-        peft.
+        """Write the newest policy and its probe to a folder.
+
+        A whole model is written in the format of Hugging Face, an adapter in the format of peft.
         """
         next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 

@@ -146,7 +146,7 @@ class SeedGroup:
         """A label for the group.
 
         If a single setting distinguishes the group, this is the setting and its value. Otherwise it
-        is the name of the first run.
+        is the text in `runs`.
         """
         if len(self.differs) == 1:
             ((key, value),) = self.differs.items()
@@ -178,7 +178,7 @@ class RunComparison:
 
     The first group is the base, with which all other groups are compared. `problems` is the number
     of the problems. `left_out` is the number of problems that were skipped, because at least one
-    policy has not a single scored episode of the problem.
+    policy lacks a scored episode of the problem.
     """
 
     groups: tuple[SeedGroup, ...]

@@ -81,8 +81,8 @@ def curve(store: Store, run: str, last: int) -> Curve:
     """Return the learning curve of the steps 1 to `last` of a run, including steps before a fork.
 
     The duration of a step is the sum of its rollout, score and update times. If steps overlap, it
-    is the time between the end of the previous update and the end of this update. If a step has not
-    a single scored episode, only its tokens and seconds count.
+    is the time between the end of the previous update and the end of this update. If all episodes
+    of a step are unscored, only its tokens and seconds count.
     """
     rows = []
     for layout in (step_layout(store, run, step) for step in range(1, last + 1)):

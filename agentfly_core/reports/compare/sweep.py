@@ -73,7 +73,7 @@ def runs_named(store: Store, references: Sequence[str]) -> list[str]:
     """Return references of runs without duplicates.
 
     A reference `sweep:NAME` is replaced by the names of all runs with the tag NAME, the oldest
-    first. Raises ValueError if not a single run has the tag, and Damaged if a run.json is damaged.
+    first. Raises ValueError if all runs lack the tag, and Damaged if a run.json is damaged.
     """
     names: list[str] = []
     for reference in references:

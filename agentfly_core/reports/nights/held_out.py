@@ -41,7 +41,7 @@ class HeldOut:
     - `unreadable_calls`: the share of tool calls that cannot be parsed
     - `unscored`: the share of episodes without a score; missing if it is 0
 
-    If not a single episode of a problem is scored, the problem has an empty entry.
+    If all episodes of a problem are unscored, the entry of the problem is empty.
     """
 
     dataset: str

@@ -140,7 +140,7 @@ def judge(
     part of a reward is a guard only if both policies have the part on all problems with the reward.
 
     An unscored episode of the challenger counts as failed. Otherwise, failures that stay unscored
-    would help the challenger. If not a single episode of the champion on a problem is scored, the
+    would help the challenger. If all episodes of the champion on a problem are unscored, the
     problem is skipped. The field `worse` of the result compares scored episodes only.
 
     Raises ValueError if the problems or datasets of the policies differ, if fewer than two problems

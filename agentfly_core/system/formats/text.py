@@ -186,7 +186,7 @@ def keeping_secrets() -> Iterator[None]:
 def did_you_mean(word: str, choices: Sequence[str]) -> str:
     """Return a hint for a mistyped name.
 
-    The hint is the most similar name in `choices`. If not a single name is similar, it lists the
+    The hint is the most similar name in `choices`. If all names are very different, it lists the
     first MOST_KNOWN names.
     """
     if hint := nearest(word, choices):
@@ -199,7 +199,7 @@ def nearest(word: str, choices: Sequence[str]) -> str:
     """Return a hint with the most similar name: `nearest("mien", ["mine"])` is " Did you mean
     'mine'?".
 
-    The hint is empty if not a single name is similar.
+    The hint is empty if all names are very different.
     """
     near = difflib.get_close_matches(word, choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -47,7 +47,7 @@ def returned(function: Callable[..., object], value: str) -> str:
     """Return the lines of a function's `return` statements that contain the text `value`:
     "/home/ada/agents.py:21, 34".
 
-    If not a single statement contains the text, the result has the lines of all `return`
+    If the text does not occur in a `return` statement, the result has the lines of all `return`
     statements.
     """
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
