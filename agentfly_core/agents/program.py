@@ -109,7 +109,9 @@ class FunctionProgram:
             try:
                 answer = await session.result(work, _seconds(episode))
             except Exception as error:  # of the author's function
-                raise _at_limit(session, error) from error
+                if (end := _at_limit(session, error)) is error:
+                    raise
+                raise end from error
         session.answer(answer)
         return Ending.NO_TOOL_CALLS
 

@@ -79,14 +79,14 @@ class ProgramEnd:
 
         A line of text becomes `{"answer": TEXT}`. Without output, this is `{}`.
         """
-        lines = clip(self.output, MOST_OUTPUT).strip().splitlines()
-        if not lines:
+        # not `splitlines`: JSON may contain U+2028 and other line separators
+        if not (line := clip(self.output, MOST_OUTPUT).strip().rpartition("\n")[2].strip()):
             return {}
         with suppress(ValueError):
-            match strict_json.parse(lines[-1]):
+            match strict_json.parse(line):
                 case dict(printed) if "answer" in printed:
                     return printed
-        return {"answer": lines[-1].strip()}
+        return {"answer": line}
 
 
 class OutputTail:
@@ -99,28 +99,28 @@ class OutputTail:
         reading, self.file = os.pipe()
         self._pipe, self._reader = os.fdopen(reading, "rb", 0), asyncio.StreamReader()
         self._task = asyncio.create_task(self._read())
+        self._tail = b""
 
     async def read(self) -> bytes:
         """Return the last MOST_OUTPUT bytes after all writers have closed the pipe.
 
-        If a writer keeps the pipe open, return b"" after ENDED_SECONDS.
+        If a writer keeps the pipe open, return after ENDED_SECONDS what was read so far.
         """
         # a daemon of the program in another process group may keep the pipe open
         await asyncio.wait([self._task], timeout=ENDED_SECONDS)
-        return self._task.result() if self._task.done() else b""
+        return self._tail
 
     def close(self) -> None:
         """Stop reading the pipe."""
         self._task.cancel()
 
-    async def _read(self) -> bytes:
-        protocol, tail = asyncio.StreamReaderProtocol(self._reader), b""
+    async def _read(self) -> None:
+        protocol = asyncio.StreamReaderProtocol(self._reader)
         connect = asyncio.get_running_loop().connect_read_pipe
         transport, _ = await connect(lambda: protocol, self._pipe)
         try:
             while chunk := await self._reader.read(CHUNK):
-                tail = (tail + chunk)[-MOST_OUTPUT:]
-            return tail
+                self._tail = (self._tail + chunk)[-MOST_OUTPUT:]
         finally:
             transport.close()
 

@@ -227,6 +227,14 @@ class GatewaySession:
 
     async def _replies(self, speaker: Speaker, request: CompletionRequest) -> list[Reply]:
         self._require(speaker, request)
+        self._begun[speaker.name] += request.n
+        try:
+            return await self._sampled(speaker, request)
+        except BaseException:  # also cancelled: a request counts only with its replies
+            self._begun[speaker.name] -= request.n
+            raise
+
+    async def _sampled(self, speaker: Speaker, request: CompletionRequest) -> list[Reply]:
         with_own_branches = (self._reply(speaker, request) for _ in range(request.n))
         try:
             return [*await asyncio.gather(*map(asyncio.create_task, with_own_branches))]
@@ -240,8 +248,10 @@ class GatewaySession:
             raise self._broke(error) from error
 
     async def _reply(self, speaker: Speaker, request: CompletionRequest) -> Reply:
+        sampling, most = request.sampling.copy(), speaker.rules.max_tokens
+        sampling["max_tokens"] = min(sampling.get("max_tokens") or most, most)
         async with self.episode.branch():
-            reply = await speaker.turn(request.messages, **request.sampling)
+            reply = await speaker.turn(request.messages, **sampling)
         self.last, self.limit = (speaker, reply), reply.limit or self.limit
         return reply
 
@@ -253,7 +263,6 @@ class GatewaySession:
         """
         if self._begun[speaker.name] + request.n > speaker.rules.max_turns:
             raise self._over(EpisodeOver(Ending.MAX_TURNS))
-        self._begun[speaker.name] += request.n
         stop = request.sampling.get("stop") or ()
         if unknown := [one for one in stop if one not in speaker.rules.stop]:
             raise RequestRefused(

@@ -1,5 +1,7 @@
 """Programs as agents: their processes, answers and ends."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -67,6 +69,7 @@ def runs(pid: int) -> bool:
         (b'{"counts": {"retry": 2}}', '{"counts": {"retry": 2}}'),
         (b'{"answer": 99', '{"answer": 99'),
         (b"\xff", "\ufffd"),
+        (b'{"answer": "9\xe2\x80\xa89"}', "9\u20289"),
     ],
 )
 def test_an_answer_is_text_or_a_field_of_json(output, answer):
@@ -211,6 +214,18 @@ async def test_the_descendants_of_a_program_end_with_it(tmp_path):
     until(lambda: not runs(pid))
 
 
+async def test_a_program_that_leaves_a_daemon_gives_its_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr("agentfly_core.gateway.process.ENDED_SECONDS", 0.5)
+    lines = """
+        import subprocess
+        ask('x')
+        sleep = [sys.executable, '-c', 'import time; time.sleep(60)']
+        print(subprocess.Popen(sleep, start_new_session=True).pid)
+    """
+    trajectory = await played(tmp_path, lines)
+    os.kill(int(trajectory.answer or 0), signal.SIGKILL)
+
+
 async def test_a_function_of_problem_and_url_is_an_agent(tmp_path):
     threads = []
 
@@ -229,3 +244,13 @@ async def test_a_function_of_problem_and_url_is_an_agent(tmp_path):
     spec = rollout_spec(agent=FunctionProgram(solve))
     (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, scripted(saying("99")))
     assert (trajectory.answer, trajectory.agent) == ("99", "solve")
+
+
+async def test_an_error_without_a_message_ends_its_episode_only():
+    def fails(problem: Problem, base_url: str) -> str:
+        raise ValueError
+
+    spec = rollout_spec(agent=FunctionProgram(fails))
+    (trajectory,), *_ = await play_all(episode_specs(PROBLEM), spec, scripted(saying("99")))
+    assert trajectory.ending is Ending.FAILED
+    assert "raised ValueError, without a message" in (trajectory.error or "")

@@ -219,6 +219,29 @@ async def test_a_full_context_has_the_error_code_of_openai():
     assert codes == ["context_length_exceeded", "length"]
 
 
+async def test_a_client_gets_at_most_the_tokens_of_the_experiment():
+    replies = []
+
+    async def plays(client, episode):
+        for tokens in (2, 50):
+            (choice,) = (await ask(client, [QUESTION], max_tokens=tokens)).choices
+            replies.append((choice.message.content, choice.finish_reason))
+
+    await play(by_client(plays), "9" * 20, "9" * 20, max_tokens=5)
+    assert replies == [("99", "length"), ("99999", "length")]
+
+
+async def test_a_refused_request_is_no_turn():
+    async def plays(client, episode):
+        for messages, fields in (([QUESTION], {"stop": "END"}), ([user("x" * 300)], {})):
+            with pytest.raises(openai.BadRequestError):
+                await ask(client, messages, **fields)
+        await ask(client, [QUESTION])
+
+    (trajectory,) = await play(by_client(plays), "99", max_turns=1, max_model_len=200)
+    assert [turn.reply.content for turn in trajectory.turns] == ["99"]
+
+
 async def test_turns_in_progress_count_as_turns():
     refused = []
 
