@@ -44,7 +44,7 @@ class Workspace(Environment):
         {"files": {"main.py": "print(1)\\n", "docs/notes.txt": "To do: everything.\\n"}}
 
     Methods raise ToolError for mistakes of the model, such as a wrong file name. There may be at
-    most 500 files with 1 MB in total.
+    most 500 files, 500 folders and 1 MB in total.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -130,10 +130,11 @@ class Workspace(Environment):
             raise ToolError(f"{min(both)!r} cannot be a file and a folder.")
         size = sum(len(name.encode()) for name in files)
         size += sum(len(text.encode(errors="replace")) for text in files.values())
-        if len(files) > MOST_FILES or size > MOST_BYTES:
+        # folders fill the disk of a sandbox, too
+        if max(len(files), len(folders)) > MOST_FILES or size > MOST_BYTES:
             raise ToolError(
-                f"{len(files)} files of {size} bytes are too many; {MOST_FILES} of {MOST_BYTES} "
-                "may be."
+                f"{len(files)} files of {size} bytes in {len(folders)} folders are too many; "
+                f"{MOST_FILES} files of {MOST_BYTES} bytes in {MOST_FILES} folders may be."
             )
         if files != self.files:
             self._before = [*self._before[-MOST_CHANGES:], self.files]

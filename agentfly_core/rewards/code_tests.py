@@ -6,6 +6,7 @@ wrong, not as unscored.
 """
 
 import json
+import math
 import re
 import secrets
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ from agentfly_core.sandbox.running import as_bytes, run
 SECONDS = 10.0
 DISK = 8 * MIB  # above the size of the files
 LONGER = 100  # times the length of the expected result is wrong
-_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"```([\w+#.-]*)[ \t\r]*\n(.*?)```", re.DOTALL)
+_LABELS = ("", "python", "python3", "py")
 _CALLS = """
 import json
 with open("calls.json") as file:
@@ -92,12 +94,14 @@ async def code_tests(trajectory: Trajectory) -> Score:
     """1 if the program in the answer passes every hidden test, else 0.
 
     The partial score `passed` is the share of passed tests. The program is the answer's last ```
-    block, or the whole answer if it has no such block. The facts of the problem are:
+    block of Python or without a label, or the whole answer if it has no such block. The facts of
+    the problem are:
 
     - `function`: the name of the function that the tests call
     - `tests`: a list of tests such as `{"args": [2, 3], "expected": 5}`, with JSON types. Tuples
       count as lists, and floats are compared to nine digits.
-    - `seconds` (optional): the time limit of all calls together, by default 10
+    - `seconds` (optional): the limit of all calls together, in seconds of elapsed time and of
+      CPU time, by default 10
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])
@@ -116,8 +120,11 @@ async def code_tests(trajectory: Trajectory) -> Score:
 
 
 def program(answer: str) -> str:
-    """Return the last ``` block of an answer, or the whole answer if it has no such block."""
-    blocks: list[str] = _BLOCK.findall(answer)
+    """Return the last ``` block of Python or without a label, or the whole answer without such a
+    block.
+    """
+    pairs: list[tuple[str, str]] = _BLOCK.findall(answer)
+    blocks = [code for label, code in pairs if label.lower() in _LABELS]
     return blocks[-1] if blocks else answer
 
 
@@ -125,7 +132,8 @@ async def _run(
     code: str, files: Mapping[str, str | bytes], result: str, seconds: float
 ) -> bytes | None:
     given = sum(len(as_bytes(content)) for content in files.values())
-    done = await run(code, files, limits=Limits(wall=seconds, disk=DISK + given), collect=[result])
+    limits = Limits(wall=seconds, cpu=math.ceil(seconds), disk=DISK + given)
+    done = await run(code, files, limits=limits, collect=[result])
     if done.status is Status.UNAVAILABLE:
         raise RuntimeError(f"the sandbox failed: {done.stderr}")
     return done.files.get(result)

@@ -1,7 +1,7 @@
 """A reward for readable tool calls."""
 
 from agentfly_core.authoring.reward import reward
-from agentfly_core.records.trajectory import Score, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Observation, Score, ToolCall, Trajectory
 
 
 @reward
@@ -11,7 +11,17 @@ async def tool_format(trajectory: Trajectory) -> Score:
     The partial score `answered` is the share of tool results that are not errors.
     """
     calls = [call for turn in trajectory.turns for call in turn.reply.calls]
-    answers = trajectory.observations
+    answers = tool_answers(trajectory)
     readable = sum(isinstance(call, ToolCall) for call in calls) / max(1, len(calls))
     answered = sum(not answer.error for answer in answers) / max(1, len(answers))
     return Score(readable, parts={"answered": answered})
+
+
+def tool_answers(trajectory: Trajectory) -> list[Observation]:
+    """Return the observations that are not in the first prompt.
+
+    The first prompt has observations if the problem begins with a conversation, or if `reset` of an
+    environment returns a text.
+    """
+    first = trajectory.turns[0].read if trajectory.turns else ()
+    return [one for one in trajectory.observations if one not in first]

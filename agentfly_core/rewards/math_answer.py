@@ -12,6 +12,7 @@ from typing import Any
 
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Ending, Examples, Problem, Score, Trajectory
+from agentfly_core.rewards.format import tool_answers
 from agentfly_core.rewards.gold import NO_ANSWER, right_answers
 from agentfly_core.rewards.limited import limited
 from agentfly_core.rewards.quantities import decimal, in_base, plain, without_unit
@@ -79,8 +80,8 @@ def math_with_tool(trajectory: Trajectory) -> Score:
     """
     right = _judged(trajectory)
     ended = trajectory.ending is Ending.TERMINAL
-    answers = trajectory.observations[:-1] if ended else trajectory.observations
-    used = any(not answer.error for answer in answers)
+    answers = tool_answers(trajectory)
+    used = any(not answer.error for answer in (answers[:-1] if ended else answers))
     return Score(max(right, WRONG_WITH_TOOL) if used else 0.0, parts={"right": right})
 
 

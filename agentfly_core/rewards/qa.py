@@ -36,11 +36,16 @@ async def qa_f1(trajectory: Trajectory) -> float:
     Of several right answers, the answer with the highest F1 score counts. Words are normalised as
     in `qa_em`. If "Peru" is right, "Lima in Peru" earns 0.5: its precision is 1/3 and its recall is
     1.
+    The right answers "yes" and "no" are compared as a whole, as in HotpotQA (arXiv 1809.09600):
+    "yes no" earns 0.
     """
     given = normalised(trajectory.answer or "").split()
     best = 0.0
     for right in right_answers(trajectory.problem):
         words = normalised(right).split()
+        # otherwise "yes no" would earn 2/3 for each such question
+        if words in (["yes"], ["no"]) and given != words:
+            continue
         if common := (Counter(given) & Counter(words)).total():
             best = max(best, 2 * common / (len(given) + len(words)))
     return best

@@ -150,11 +150,11 @@ class ExecRequest:
                 )
         # the file system (tmpfs) stores whole pages
         size = sum(-(-len(content) // PAGE) * PAGE for content in (self.code, *self.files.values()))
-        inodes = sum(name.count("/") + 1 for name in self.files)
-        if size > self.limits.disk or inodes > self.limits.inodes // 2:
+        folders = {folder for name in self.files for folder in PurePosixPath(name).parents}
+        if size > self.limits.disk or len(self.files) + len(folders) > self.limits.inodes // 2:
             raise ValueError(
                 f"The code and {len(self.files)} files take {size} bytes of {self.limits.disk}: "
-                "raise `disk`, or `inodes` to twice the number of files."
+                "raise `disk`, or `inodes` to twice the number of files and folders."
             )
 
     def packed(self) -> bytes:

@@ -84,6 +84,12 @@ async def test_the_size_of_files_is_limited(workspace: Workspace) -> None:
     assert (result.error, "too many" in result.content) == (True, True)
 
 
+async def test_the_number_of_folders_is_limited(workspace: Workspace) -> None:
+    names = [f"{top}/" + "a/" * 300 + "f" for top in "bc"]
+    first, second = [await ask(create_file, workspace, name=name, text="") for name in names]
+    assert (first.error, second.error, "too many" in second.content) == (False, True, True)
+
+
 async def test_a_snapshot_has_all_files_and_a_reset_has_none(
     workspace: Workspace,
 ) -> None:
@@ -105,6 +111,13 @@ async def test_a_command_reads_and_changes_the_files(workspace: Workspace) -> No
     assert workspace.files == {"notes.py": "COUNT = 2\n", "out/log": "done\n"}
     await ask(undo_change, workspace)
     assert workspace.files == FILES
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_a_command_reads_many_files_of_deep_folders(workspace: Workspace) -> None:
+    workspace.files = {f"src/shop/views/parts/{number}.py": "" for number in range(500)}
+    result = await ask(shell, workspace, command="ls src/shop/views/parts | wc -l")
+    assert result == Observation("shell", "500")
 
 
 @pytest.mark.usefixtures("sandbox")

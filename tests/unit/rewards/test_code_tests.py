@@ -136,6 +136,12 @@ async def test_tests_passed_before_a_timeout_count_in_the_part() -> None:
     assert await scored(code) == Score(0.0, parts={"passed": 0.5})
 
 
+async def test_a_computation_may_take_the_seconds_of_its_problem() -> None:
+    code = "import resource\ndef f(): return resource.getrlimit(resource.RLIMIT_CPU)[0]\n"
+    facts = {"function": "f", "tests": [{"args": [], "expected": 20}], "seconds": 19.5}
+    assert await scored(code, Problem("p", "?", facts)) == Score(1.0, {"passed": 1.0})
+
+
 async def test_results_are_compared_as_json() -> None:
     pairs = Problem(
         "p",
@@ -157,6 +163,18 @@ async def test_a_problem_without_tests_is_unscored() -> None:
 def test_the_program_is_the_last_block_or_the_whole_answer() -> None:
     assert program("```python\na = 1\n```\nor\n```\na = 2\n```") == "a = 2\n"
     assert program("a = 3") == "a = 3"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```bash\npip install numpy\n```\nand then\n```python\na = 2\n```",
+        "```python3\na = 2\n```\nprints\n```text\n5\n```\nas expected",
+        "with ```x``` it is\n```Python\r\na = 2\n```",
+    ],
+)
+def test_blocks_of_other_languages_are_not_the_program(answer: str) -> None:
+    assert program(answer) == "a = 2\n"
 
 
 @pytest.mark.parametrize(

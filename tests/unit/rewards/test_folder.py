@@ -84,6 +84,10 @@ HOSTILE = {
     "many files": ["for n in $(seq 600); do echo > f$n; done"],
     "a forged record": ["echo '{\"out.txt\": 1}' > ../kept.json; kill -9 $PPID"],
     "no rights": ["echo wrong > out.txt; chmod 000 out.txt in.txt ."],
+    "deep folders": [
+        "for n in 1 2 3 4 5 6; do mkdir -p $n/$(yes a | head -400 | paste -sd/); "
+        "touch $n/$(yes a | head -400 | paste -sd/)/f; done"
+    ],
     "an odd name": ["sort in.txt > \"$(printf 'out.txt\\n')x\"; sort in.txt > ' out.txt'"],
     "the verdict": ["mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; echo 1 > reward"],
 }

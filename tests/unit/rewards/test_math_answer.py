@@ -6,9 +6,17 @@ from importlib.util import find_spec
 
 import pytest
 
-from agentfly_core.records.trajectory import Problem, Score, ToolCall, Unscored
+from agentfly_core.records.trajectory import (
+    Message,
+    Observation,
+    Problem,
+    Score,
+    ToolCall,
+    Unscored,
+)
 from agentfly_core.rewards.math_answer import math, math_with_tool, stated
 from agentfly_core.testing import play
+from agentfly_core.testing.episodes import ADD
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 
@@ -159,6 +167,12 @@ async def test_an_answer_earns_only_after_a_successful_tool_call(
 ) -> None:
     trajectory = await play(replies, calculator, answer)
     assert await math_with_tool.score(trajectory, {}) == Score(value, {"right": right})
+
+
+async def test_an_observation_of_the_prompt_is_no_tool_call() -> None:
+    problem = replace(ADD, messages=(Message("user", QUESTION), Observation("calculator", "99")))
+    trajectory = await play(["99"], calculator, answer, problem=problem)
+    assert await math_with_tool.score(trajectory, {}) == Score(0.0, {"right": 1.0})
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,13 @@ async def test_the_best_of_several_right_answers_counts() -> None:
     assert await scored(qa_em, "quiet harbour", 1931) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("text", "f1"), [("Yes.", 1.0), ("no", 0.0), ("yes no", 0.0), ("yes or no", 0.0)]
+)
+async def test_yes_is_the_whole_answer_or_wrong(text: str, f1: float) -> None:
+    assert await scored(qa_f1, text, "yes") == f1
+
+
 @pytest.mark.parametrize("reward", [qa_em, qa_f1])
 async def test_an_episode_without_an_answer_earns_nothing(reward: Reward) -> None:
     problem = Problem("book", PROMPT, {"answer": "The"})
