@@ -85,7 +85,11 @@ class ToolUse:
             text = f"This tool call could not be read: {clip(call.fault, 500)}"
             answer = Observation("unreadable", text, error=True)
         elif call.name in self._tools:
-            answer = await self._tools[call.name].answer(call, self.state.lent)
+            tool = self._tools[call.name]
+            answer = await tool.answer(call, self.state.lent)
+            # the model does not read it, and rewards read all of it
+            if tool.ends_episode and not answer.error:
+                return answer
         else:
             name = clip(call.name, 80)
             text = f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}"

@@ -1,6 +1,16 @@
+from dataclasses import replace
+
 import pytest
 
-from agentfly_core.records.trajectory import Problem, Score, Trajectory, Unscored
+from agentfly_core.records.trajectory import (
+    Message,
+    Observation,
+    Problem,
+    Score,
+    ToolCall,
+    Trajectory,
+    Unscored,
+)
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.format import tool_format
 from agentfly_core.testing import episodes
@@ -57,3 +67,17 @@ async def test_the_format_is_the_share_of_readable_calls(
     assert await tool_format.score(await play(*replies), {}) == Score(
         readable, {"answered": answered}
     )
+
+
+async def test_observations_of_the_prompt_are_no_answers_of_tools() -> None:
+    prompt = (Message("user", "41+58?"), Observation("calculator", "99"))
+    trajectory = await play("<nothing>", "99", problem=replace(ADD, messages=prompt))
+    assert await tool_format.score(trajectory, {}) == Score(1.0, {"answered": 0.0})
+
+
+async def test_an_answer_is_longer_than_what_the_model_reads() -> None:
+    text = "9" * 5000
+    spec = episodes.rollout_spec(answer, max_tokens=6000, max_model_len=7000)
+    call = ToolCall("answer", {"answer": text})
+    trajectory = await episodes.play([call], spec=spec, problem=Problem("p", "?", {"answer": text}))
+    assert await exact.score(trajectory, {}) == Score(1.0)
