@@ -36,10 +36,10 @@ class AuthorCall:
     """
 
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
-        self._table, self._seconds, self._open = call_table.table, seconds, 0
+        self._table, self._seconds, self._open, self._row = call_table.table, seconds, 0, 0
         longest = LONGEST if seconds == math.inf else seconds
         # stored, because `renew` may replace the module's table during the call
-        self._row = self._table.begin(what, episode_played.get(), longest, in_thread)
+        self._record = what, episode_played.get(), longest, in_thread
         self._begun, self._held_before, self._held = time.monotonic(), self._table.held, 0.0
         self.cancelled = False
 
@@ -63,6 +63,9 @@ class AuthorCall:
 
     def begin(self) -> None:
         """Count one more running thread or task of this call."""
+        # a server or timer that a call started may begin tasks after the call has ended
+        if not self._open:
+            self._row = self._table.begin(*self._record)
         self._open += 1
 
     def end(self, _: object = None) -> None:

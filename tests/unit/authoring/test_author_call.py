@@ -1,6 +1,7 @@
 """Calls of authors' code that exceed their limit or ignore a cancellation."""
 
 import asyncio
+import contextvars
 import mmap
 import subprocess
 import sys
@@ -109,6 +110,32 @@ async def test_a_call_that_was_given_up_stays_in_the_table_until_it_ends() -> No
     end.set()
     while call_table.table.given_up - before:  # noqa: ASYNC110
         await asyncio.sleep(0)
+
+
+async def test_a_task_that_begins_after_its_call_strikes_no_other_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory, end = mmap.mmap(-1, call_table.SIZE), Signal()
+    monkeypatch.setattr(call_table, "table", CallTable(memory))
+    contexts: list[contextvars.Context] = []
+
+    async def starts_a_server() -> None:
+        contexts.append(contextvars.copy_context())
+
+    async def searches() -> None:
+        await end.wait()
+
+    await call(starts_a_server, LIMIT, "Shop.start()")
+    search = asyncio.create_task(call(searches, LIMIT, "The tool 'search'"))
+    while not call_table.calls(memory):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    connection = asyncio.get_running_loop().create_task(asyncio.sleep(0), context=contexts[0])
+    await connection
+    await asyncio.sleep(0)
+    assert [one.what for one in call_table.calls(memory)] == ["The tool 'search'"]
+    end.set()
+    await search
+    assert not call_table.calls(memory)
 
 
 @pytest.mark.slow
