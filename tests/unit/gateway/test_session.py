@@ -25,6 +25,7 @@ from agentfly_core.testing.episodes import (
 )
 from agentfly_core.testing.letters import as_letters, loss_mask
 from tests.support.gateway_clients import ask, by_client, user
+from tests.support.waiting import LIMIT
 
 QUESTION = user("41+58?")
 REVIEW = {"role": "system", "content": "You review."}
@@ -103,7 +104,7 @@ async def test_concurrent_threads_and_episodes_read_their_own_replies():
         await asyncio.gather(*map(thread, range(16)))
 
     problems = [Problem(f"nonce-{number}", "?") for number in range(16)]
-    spec = rollout_spec(agent=by_client(plays), max_turns=48)
+    spec = rollout_spec(agent=by_client(plays), max_turns=48, deadline=LIMIT)
     trajectories, *_ = await play_all(episode_specs(*problems), spec, scripted(echo))
     assert len(trajectories) == 16
     for trajectory in trajectories:
