@@ -7,6 +7,7 @@ LARGEST_EXPONENT = 300
 _SIGNS = str.maketrans(
     {
         "\u2212": "-",
+        "\u221e": r"\infty ",
         "\u00d7": r"\times ",
         "\u00b7": r"\cdot ",
         "\u00b0": r"^\circ ",
