@@ -18,6 +18,8 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import as_bytes, run
 
 SECONDS = 10.0
+MOST_SECONDS = 100.0
+"""With more seconds, a program could exceed the reward's own limit, and would be unscored."""
 DISK = 8 * MIB  # above the size of the files
 LONGER = 100  # times the length of the expected result is wrong
 _BLOCK = re.compile(r"```([\w+#.-]*)[ \t\r]*\n(.*?)```", re.DOTALL)
@@ -72,7 +74,7 @@ with open("verdict.json", "w") as file:
 
 
 def _readable(problem: Problem) -> Examples:
-    """Check the facts `function` and `tests` of a problem.
+    """Check the facts `function`, `tests` and `seconds` of a problem.
 
     Returns no example answers, because the problem does not contain a right program. Raises
     ValueError for wrong facts.
@@ -86,6 +88,10 @@ def _readable(problem: Problem) -> Examples:
         if not isinstance(test, Mapping) or not {"args", "expected"} <= test.keys():
             example = '{"args": [2, 3], "expected": 5}'
             raise ValueError(f"facts['tests'][{number}] is {test!r:.80}, expected {example}")
+    seconds = problem.facts.get("seconds", SECONDS)
+    if not isinstance(seconds, int | float) or not 0 < seconds <= MOST_SECONDS:
+        expected = f"more than 0 and at most {MOST_SECONDS:g}"
+        raise ValueError(f"facts['seconds'] is {seconds!r:.80}, expected {expected}")
     return Examples((), ())
 
 
@@ -101,7 +107,7 @@ async def code_tests(trajectory: Trajectory) -> Score:
     - `tests`: a list of tests such as `{"args": [2, 3], "expected": 5}`, with JSON types. Tuples
       count as lists, and floats are compared to nine digits.
     - `seconds` (optional): the limit of all calls together, in seconds of elapsed time and of
-      CPU time, by default 10
+      CPU time, by default 10 and at most 100
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])

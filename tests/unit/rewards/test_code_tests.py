@@ -183,6 +183,10 @@ def test_blocks_of_other_languages_are_not_the_program(answer: str) -> None:
         ({"tests": [{"args": [1], "expected": 1}]}, "facts['function'] is None"),
         ({"function": "f", "tests": []}, "facts['tests'] is []"),
         ({"function": "f", "tests": [{"args": [1]}]}, "facts['tests'][0] is {'args': [1]}"),
+        (
+            {"function": "f", "tests": [{"args": [1], "expected": 1}], "seconds": 500},
+            "facts['seconds'] is 500, expected more than 0 and at most 100",
+        ),
     ],
 )
 def test_facts_without_tests_are_refused_before_a_run(facts: dict[str, Any], fault: str) -> None:
