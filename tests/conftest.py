@@ -18,6 +18,7 @@ from agentfly_core.system.service import Service, supervised
 from agentfly_core.system.supervisor import ChildState
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
+from flows.local.prefect_server import deliver
 from tests.support.generated_trajectories import crowd
 from tests.support.learner_jobs import KILLED, site, stored
 from tests.support.servers import prefect_server
@@ -133,3 +134,5 @@ def prefect_api(
     """
     with prefect_server(tmp_path_factory.mktemp("prefect"), service_address("prefect")) as url:
         yield url
+        # without the server, Prefect's exit handlers would try for minutes to send the rest
+        deliver()

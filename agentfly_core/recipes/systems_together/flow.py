@@ -53,9 +53,11 @@ def systems_together(
         policies.append(f"run:{train(gated[-1].changed(**step))['run']}")
         gated.append(with_gate(experiment, policies[-1]))
     place = {"site": experiment.site.name, "store": experiment.store.uri}
+    # with the start as model, the oracle needs no new nano model for the tokens of each agent
+    started = experiment.changed(model=policies[0])
     evaluations = {
-        "own": experiment.with_agent(use="agentfly_core.agents.tool_loop:tool_loop"),
-        "program": experiment.with_agent(**PROGRAM),
+        "own": started.with_agent(use="agentfly_core.agents.tool_loop:tool_loop"),
+        "program": started.with_agent(**PROGRAM),
         "plans": held_out("tptu", plans, policies[0], place),
         "competitions": held_out("mle", competitions, policies[0], place),
     }
