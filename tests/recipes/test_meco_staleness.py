@@ -31,7 +31,7 @@ def probe_of(experiment: Experiment, policy: str, folder: Path) -> str:
     return next(str(row["file"]) for row in rows if row["file"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_step_makes_a_probe_stale_until_it_is_fitted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,6 +180,7 @@ def test_code_that_ends_its_worker_fails_its_episode(
     assert re.match(error, str(affected.error))
 
 
+@pytest.mark.long
 def test_the_stacks_of_code_that_blocks_are_in_the_log(
     play: Play, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -113,6 +113,7 @@ def assert_no_cross_talk(trajectories: Sequence[Trajectory]) -> None:
         assert all(one.problem.prompt in text.decode(prompt) for prompt, *_ in rows(one))
 
 
+@pytest.mark.long
 def test_rows_are_what_vllm_generated(
     server: VLLM, nano: Path, command: tuple[str, str], service_address: Callable[[str], Path]
 ) -> None:

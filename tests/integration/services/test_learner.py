@@ -35,6 +35,7 @@ def service(request, workers):
     return workers(request.param)
 
 
+@pytest.mark.long
 def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(service, job, tmp_path):
     learner = DeepSpeedLearner(service)
     learner.update(job)

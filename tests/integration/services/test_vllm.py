@@ -323,6 +323,7 @@ def test_an_overlong_prompt_is_refused(server: VLLM, policies: tuple[Path, Path]
         replies(server, 1, prompt=range(140))
 
 
+@pytest.mark.long
 def test_the_next_load_waits_for_a_restarted_server(
     server: VLLM, policies: tuple[Path, Path]
 ) -> None:

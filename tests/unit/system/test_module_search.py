@@ -58,7 +58,7 @@ def test_a_module_in_a_package_named_as_ours_is_refused_with_a_remedy(
         load("flows.my_agent:agent")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_program_works_in_a_repository_of_prefect_flows(tmp_path: Path) -> None:
     for file in ("flows/__init__.py", "flows/etl.py", "tasks/load.py"):
         own_module(tmp_path, file)

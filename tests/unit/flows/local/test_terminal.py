@@ -82,7 +82,7 @@ def test_every_console_of_the_commands_escapes_foreign_text() -> None:
     ] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_prints_no_control_characters_of_its_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
