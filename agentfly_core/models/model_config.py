@@ -28,6 +28,10 @@ ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 MASKED = {"full_attention", "sliding_attention"}
 """Types of layers with an attention that accepts any attention mask. Prefix sharing needs this."""
+UNSTEADY = {"longrope", "dynamic"}
+"""RoPE types with other frequencies beyond the original positions. transformers chooses the
+frequencies of a batch by its longest row.
+"""
 DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
 """Types of layers without attention: layers with one feed-forward network, and layers with a
 mixture of experts.
@@ -145,11 +149,12 @@ def require_served_on_cpu(config: PreTrainedConfig) -> None:
 
 def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) -> None:
     """Raise ValueError if `max_model_len` is larger than the number of positions of a model."""
-    limit = positions(config)
+    limit, kind = positions(config), _rope(config).get("rope_type")
+    why = f" With {kind} RoPE, longer rows would change the other rows of their batch."
     if limit is not None and max_model_len > limit:
         raise ValueError(
             f"agent.max_model_len is {max_model_len}, but the model {where} has {limit} positions: "
-            f"set agent.max_model_len={limit} or less."
+            f"set agent.max_model_len={limit} or less.{why if kind in UNSTEADY else ''}"
         )
 
 
@@ -214,16 +219,23 @@ def caps_attention(config: PreTrainedConfig) -> bool:
 
 def positions(config: PreTrainedConfig) -> int | None:
     """Return the number of positions of a model, or None if it is not limited."""
-    text = config.get_text_config(decoder=True)
-    limit = getattr(text, "max_position_embeddings", None)
+    limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if not isinstance(limit, int) or limit <= 0:
         return None
-    rope = getattr(text, "rope_parameters", None) or {}
+    rope = _rope(config)
+    original = int(rope.get("original_max_position_embeddings") or limit)
+    if rope.get("rope_type") in UNSTEADY:
+        return original
     if rope.get("rope_type") not in ARCHITECTURES["stretched"]:
         return limit
     # `limit` is the extended length in some configs, and the original length in others
-    original = rope.get("original_max_position_embeddings") or limit
     return max(limit, int(original * (rope.get("factor") or 1.0)))
+
+
+def _rope(config: PreTrainedConfig) -> Mapping[str, Any]:
+    text = config.get_text_config(decoder=True)
+    rope: Mapping[str, Any] = getattr(text, "rope_parameters", None) or {}
+    return rope
 
 
 def _load_faults(config: PreTrainedConfig) -> Iterator[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import transformers
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
@@ -12,6 +13,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.models.model_config import positions, untrainable
 from agentfly_core.models.pretrained import materialise
+from agentfly_core.training.policy import Policy
 from tests.support.experiments import experiment
 
 SMALL: dict[str, Any] = {
@@ -114,3 +116,30 @@ def test_yarn_multiplies_the_positions() -> None:
     config = Qwen2Config(**SMALL, max_position_embeddings=32768, rope_parameters=rope)
     assert positions(config) == 131072
     assert positions(LlamaConfig(**SMALL, max_position_embeddings=2048)) == 2048
+
+
+CHANGING: dict[str, tuple[Any, dict[str, Any]]] = {
+    "longrope": (transformers.Phi3Config, {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}),
+    "dynamic": (LlamaConfig, {"factor": 4.0}),
+}
+
+
+@pytest.mark.parametrize("rope_type", CHANGING)
+def test_positions_end_where_a_longer_row_changes_a_shorter(rope_type: str) -> None:
+    kind, factors = CHANGING[rope_type]
+    rope = {"rope_type": rope_type, "rope_theta": 1e4, "original_max_position_embeddings": 32}
+    whole = {"longrope": 256, "dynamic": 32}[rope_type]
+    limits = {"max_position_embeddings": whole, "original_max_position_embeddings": 32}
+    usual = {**SMALL, "initializer_range": 0.3, "pad_token_id": 0}
+    config = kind(**usual, **limits, rope_parameters=rope | factors)
+    policy = Policy(AutoModelForCausalLM.from_config(config).eval())
+    assert positions(config) == 32
+    alone, *beside = (short_row(policy, width) for width in (20, 32, 64))
+    assert [torch.allclose(alone, other, atol=1e-5) for other in beside] == [True, False]
+
+
+def short_row(policy: Policy, width: int) -> torch.Tensor:
+    """Log-probabilities of a row of 20 tokens, in a batch with a row of `width` tokens."""
+    tokens = torch.arange(width).repeat(2, 1)
+    sampled = (tokens > 0) & (torch.tensor([[20], [width]]) > tokens)
+    return policy(tokens, sampled, 1.0)[0][0, :20]
