@@ -119,6 +119,7 @@ def trajectory_row(t: record.Trajectory) -> dict[str, Any]:
         | _problem_row(t.problem)
         | {
             "problem": t.problem.id,
+            "answered": None if t.answered is None else _unicode(t.answered),
             "turns": [
                 _turn_row(turn) for turn in sorted(t.turns, key=attrgetter("context", "call"))
             ],
@@ -267,6 +268,11 @@ def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
 
 
+def _unicode(text: str) -> str:
+    """Replace lone surrogates, which JSON may contain, because parquet does not store them."""
+    return text.encode(errors="replace").decode()
+
+
 def _problem_row(problem: record.Problem) -> dict[str, Any]:
     facts = _text(dict(problem.facts))
     messages = _text([_item_row(item) for item in problem.messages])
@@ -299,6 +305,7 @@ def _item_row(item: record.Message | record.Observation) -> dict[str, Any]:
 def _turn_row(turn: record.Turn) -> dict[str, Any]:
     continues = {} if turn.continues is None else {"continues": turn.continues}
     return _fields(turn, _TURN_FIELDS) | {
+        "state": _unicode(turn.state),
         "read": _text([_item_row(item) for item in turn.read]),
         "given": turn.given.tokens,
         "reply": _text(_item_row(turn.reply) | continues),

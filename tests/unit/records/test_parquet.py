@@ -118,6 +118,14 @@ def test_text_that_is_not_unicode_survives(tmp_path):
     )
 
 
+def test_answers_and_states_that_are_not_unicode_are_stored(tmp_path):
+    odd = dataclasses.replace(FIRST, state="room \udfff")
+    written = dataclasses.replace(trajectory(turns=(odd,)), answered="9\ud8009")
+    parquet.write_trajectories(tmp_path / "t.parquet", [written])
+    (read,) = parquet.read_trajectories(tmp_path / "t.parquet")
+    assert (read.answered, read.turns[0].state) == ("9?9", "room ?")
+
+
 def test_the_same_trajectories_make_the_same_bytes(tmp_path):
     for name in ("a", "b"):
         parquet.write_trajectories(tmp_path / name, [trajectory()])
