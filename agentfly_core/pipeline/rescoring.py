@@ -11,7 +11,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.scoring import score_here
 from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.experiment import Settings
-from agentfly_core.config.parts import RewardPart
+from agentfly_core.config.parts import PROGRAM, RewardPart
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.experiment.own_modules import sources
 from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, plays, rollouts
@@ -151,15 +151,16 @@ def _rescored(
     store: Store, scored: Artifact, step: int, rewards: Sequence[NewReward], where: str, agent: str
 ) -> RescoredStep:
     shards = rollouts(scored)
-    played, agent = trajectories_in(store, shards), agent.rpartition(":")[2]
+    played = trajectories_in(store, shards)
     inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
     target = ArtifactKey(where, "rescore", digest([_identity(rewards), inputs]), inputs)
     artifact: Artifact | None = find(store, target)
     if artifact:
         new = read_scores(store.open(artifact) / SCORES)
     else:
+        named = "program" if agent == PROGRAM else agent.rpartition(":")[2]
         # if the agent is a class, its main speaker has the class name in lower case
-        main = agent if any(one.agent == agent for one in played) else agent.lower()
+        main = named if any(one.agent == named for one in played) else named.lower()
         weights = {each.reward: each.part.weight for each in rewards}
         # without the scores that an earlier reward of the same name computed during the episode
         unobserved = [replace(t, observed={}) for t in played]

@@ -4,6 +4,7 @@ import importlib
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from agentfly_core.config.credentials import SecretGiven
 from agentfly_core.experiment import own_modules
 from agentfly_core.pipeline.rescoring import RescoredStep, new_reward, new_rewards, rescored
-from agentfly_core.records.parquet import write_scores
+from agentfly_core.records.parquet import EPISODES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
+from agentfly_core.testing.trajectories import trajectory, turn
 from flows.__main__ import main
 from tests.support.experiments import experiment
 from tests.support.stored_run import SCORES, stored_run
@@ -188,3 +190,27 @@ def test_the_command_shows_the_largest_differences_of_rewards(
     assert (first["chain"], first["old"], first["new"]) == (0, 1.0, 0.0)
     assert main(shlex.split(first["command"])[1:]) == 0
     assert "chain 0; reward 1 (exact 1)" in capsys.readouterr().out
+
+
+def test_a_program_without_an_answer_is_scored_by_its_own_speaker(
+    store: Store, module: str, tmp_path: Path
+) -> None:
+    """Its planner spoke first and once, the program itself twice."""
+    said = turn([1], {2: -0.5})
+    planned = trajectory(said, name="planner", agent="planner", episode="e0")
+    later = [replace(said, call=call) for call in (1, 2)]
+    ran = trajectory(*later, name="program", agent="program", episode="e0")
+    where = "runs/asked/steps/000001"
+    with store.publish(ArtifactKey(f"{where}/rollout-000", "rollout", "k", {})) as folder:
+        write_trajectories(folder / EPISODES, [planned, ran])
+    inputs = {"rollout-000": store.artifact(f"{where}/rollout-000").digest}
+    with store.publish(ArtifactKey(f"{where}/scored", "score", "k", inputs)) as folder:
+        write_scores(
+            folder / "scores.parquet",
+            [replace(SCORES[0], trajectory_id=one.id) for one in (planned, ran)],
+        )
+    agent = {"use": "program", "command": ["python", "my_agent.py"]}
+    settings = experiment(tmp_path, agent=agent).settings.model_dump(mode="json")
+    store.write_json("runs/asked/run.json", {"settings": settings})
+    (step,) = rescored(store, "asked", 1, [new_reward(f"{module}:long")])
+    assert new(step) == [2.0, 2.0]
