@@ -6,7 +6,7 @@ bytes do not depend on the number of ranks.
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -178,7 +178,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
     """Load a saved state into a new engine with the same policy.
 
     Raises FileNotFoundError if the state is missing. Raises ValueError if the label of the state is
-    not `label`, or if the weights of its policy and of the engine differ.
+    not `label`, if the weights of its policy and of the engine differ, or if it lacks the adapter or
+    the critic of the engine.
     """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:
@@ -186,6 +187,7 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
             f"{folder} contains the learner state {state['label']!r}, expected {label!r}."
         )
     with safe_open(folder / TENSORS, "pt") as tensors:
+        _require_weights(engine, {*tensors.keys()}, folder)
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
             as_policy = distributed.weight(engine, parameter).cpu()
@@ -202,6 +204,16 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
             )
     # AdamW's bias correction uses the number of steps: with 0, the next step would be too large
     _set_steps(engine, state["optimizer_steps"])
+
+
+def _require_weights(engine: Engine, stored: Set[str], folder: Path) -> None:
+    for name, _ in _parameters(engine):
+        if f"{name}/weight" not in stored:
+            raise ValueError(
+                f"{folder} lacks the weights {name}, because its run trained another adapter or "
+                "critic. Start with a fresh optimizer: set fork.optimizer_state=fresh, or without "
+                "a fork update.optimizer_state=fresh."
+            )
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:

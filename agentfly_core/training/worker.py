@@ -7,6 +7,7 @@ broadcasts requests to all ranks.
 import argparse
 import gc
 import logging
+import math
 import os
 import socket
 import sys
@@ -98,7 +99,8 @@ class Worker:
         metrics = update.run(data, reference, progress)
         if job.held_out:
             shown = read_update_data(replace(job, rollouts=(job.held_out,)))
-            metrics["train/held_out_loss"] = update.loss_of(shown.batch)
+            loss = update.loss_of(shown.batch)
+            metrics |= {"train/held_out_loss": loss} if math.isfinite(loss) else {}
         self.label, self.policy = job.end, job.policy
         return metrics
 

@@ -17,6 +17,8 @@ from agentfly_core.training.job import LearnerFailed, LearnerLost
 from tests.support.generated_trajectories import crowd
 from tests.support.learner_jobs import (
     GRPO,
+    PPO,
+    SFT,
     after,
     digests,
     distance,
@@ -188,6 +190,17 @@ def test_three_skipped_steps_in_a_row_stop_across_updates(service, nano, tmp_pat
     assert (metrics["train/skipped_steps"], metrics["train/skipped_in_a_row"]) == (1, 3)
 
 
+def test_a_held_out_loss_that_is_not_finite_is_left_out(learner, job):
+    shown = replace(job, algorithm=SFT, scores=None, held_out=job.rollouts[0])
+    small, huge = (
+        learner.update(replace(shown, update=settings(learning_rate=rate, epochs=4)))
+        for rate in (1e-9, 1e30)
+    )
+    assert small["train/held_out_loss"] == pytest.approx(small["train/loss"], rel=0.1)
+    assert "train/held_out_loss" not in huge
+    assert huge["train/skipped_in_a_row"] == 3
+
+
 def test_transformers_confirms_the_probe_of_a_saved_policy(learner, job, nano, tmp_path):
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")
@@ -232,10 +245,14 @@ def test_a_retried_update_starts_where_it_started_before(learner, job, tmp_path)
 def test_a_missing_or_different_state_is_refused(learner, job, nano, tmp_path):
     learner.update(job)
     policy, state = saved(learner, tmp_path / "saved")
+    continued = after(job, 1, policy, state)
+    new = r"lacks the weights {}.*: set fork\.optimizer_state=fresh"
     for wrong, complaint in (
         (after(job, 1, policy, tmp_path), "learner.json"),
         (after(job, 4, policy, state), "contains the learner state 'step/1', expected 'step/4'"),
         (after(job, 1, nano, state), "is the learner state of another policy"),
+        (replace(continued, algorithm=PPO), new.format(r"critic\.head\.weight")),
+        (replace(continued, adapter={"rank": 4}), new.format(r"model\..*lora_A")),
         (replace(after(job, 1, policy), learner=None), "the job has no saved state"),
         (replace(job, policy=str(tmp_path)), "holds no model"),
     ):
