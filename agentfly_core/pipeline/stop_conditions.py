@@ -60,13 +60,16 @@ def stop_if_unscored(
     _allow_unscored(ended, len(episodes), share)
 
 
-def stop_if_diverging(skipped: int) -> None:
-    """Raise GateClosed if the last three optimizer steps were all skipped."""
+def stop_if_diverging(skipped: int, section: str) -> None:
+    """Raise GateClosed if the last three optimizer steps were all skipped.
+
+    `section` has their learning rate: `update` or `warm_start`.
+    """
     if skipped >= SKIPPED_IN_A_ROW:
         raise GateClosed(
             f"{skipped} optimizer steps in a row were skipped, because their gradients were not "
-            "finite. The newest policy of the run is still good. Lower update.learning_rate, and "
-            "read the episodes with `agentfly show`."
+            f"finite. The newest policy of the run is still good. Lower {section}.learning_rate, "
+            "and read the episodes with `agentfly show`."
         )
 
 

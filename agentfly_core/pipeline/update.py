@@ -156,7 +156,8 @@ def publish(
     def make(folder: Path) -> Mapping[str, float]:
         metrics = {**checkpointer.learner.update(job, watch)}
         # checked before anything is saved, because a diverged policy is not published
-        stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
+        section = "update" if job.scores else "warm_start"
+        stop_if_diverging(int(metrics["train/skipped_in_a_row"]), section)
         with timing(metrics, "time/checkpoint"):
             for old in filter(None, (job.policy, job.learner)):
                 # drop the old files from the page cache, because the new files need the memory

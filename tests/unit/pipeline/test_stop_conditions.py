@@ -93,9 +93,11 @@ def test_two_episodes_may_always_be_unscored() -> None:
 
 
 def test_three_skipped_optimizer_steps_in_a_row_stop_a_run() -> None:
-    stop_if_diverging(2)
-    with pytest.raises(GateClosed, match=r"3 optimizer steps .* not finite"):
-        stop_if_diverging(3)
+    stop_if_diverging(2, "update")
+    with pytest.raises(
+        GateClosed, match=r"3 optimizer steps .* not finite.* update\.learning_rate"
+    ):
+        stop_if_diverging(3, "update")
 
 
 def test_failed_episodes_are_counted_by_their_own_gate_only() -> None:

@@ -13,6 +13,7 @@ import pytest
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.retention import require_space, retain
+from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.pipeline.update import (
     catch_up,
     label_of,
@@ -182,7 +183,7 @@ def test_an_update_frees_the_memory_of_old_weights_and_states(
     )
     policy, learner = store.open(before), store.open(state)
     old = [policy / "a", policy / "b", learner / "c"]
-    job = SimpleNamespace(policy=str(policy), learner=str(learner), adapter=None)
+    job = SimpleNamespace(policy=str(policy), learner=str(learner), adapter=None, scores="")
     assert [pages(path) for path in old] == [2**20 // mmap.PAGESIZE] * 3
     publish(
         store,
@@ -195,6 +196,23 @@ def test_an_update_frees_the_memory_of_old_weights_and_states(
     )
     assert seen == [0, 0, 0]
     assert [path.read_bytes() for path in old] == [bytes(2**20)] * 3
+
+
+@pytest.mark.parametrize(("scores", "section"), [(None, "warm_start"), ("scores", "update")])
+def test_a_diverged_update_names_its_learning_rate(scores, section, tmp_path):
+    class Diverged:
+        def update(self, job, progress):
+            return {"train/skipped_in_a_row": 3.0}
+
+    store = experiment(tmp_path).store
+    before, target = (
+        published(store, "runs/a/policy"),
+        ArtifactKey("runs/b/policy", "test", "1", {}),
+    )
+    job, learner = SimpleNamespace(scores=scores), AsyncCheckpointer(Diverged())
+    with pytest.raises(GateClosed, match=rf"Lower {section}\.learning_rate"):
+        publish(store, learner, job, before, target, None, print)
+    assert not store.holds(target.uri)
 
 
 def drops_pages(path):
