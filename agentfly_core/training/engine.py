@@ -178,8 +178,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
     """Load a saved state into a new engine with the same policy.
 
     Raises FileNotFoundError if the state is missing. Raises ValueError if the label of the state is
-    not `label`, if the weights of its policy and of the engine differ, or if it lacks the adapter or
-    the critic of the engine.
+    not `label`, if the weights of its policy and of the engine differ, or if it lacks the adapter
+    or the critic of the engine.
     """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:
