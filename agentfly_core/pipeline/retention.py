@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
-from agentfly_core.experiment.run_layout import done_by, finished_summary, record_of
+from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
+from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import Run, recorded_settings
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.file_shapes import ArtifactRecord
 
 WEIGHTS = "*.safetensors"
 logger = logging.getLogger(__name__)
@@ -84,36 +85,47 @@ def retain(run: Run, step: int) -> None:
 def kept_for_others(store: Store, run: str) -> Kept:
     """Return the steps of `run` that other runs need.
 
-    A forked run needs the policies from which its first steps sample. Until it is finished, it also
-    needs the learner state from which it started. An unfinished run needs the policies of its
-    frozen speakers.
+    A run needs the policy from which it started, and the reference policy of its KL penalty. A
+    forked run also needs the policies from which its first steps sample. Until a run is finished,
+    it needs the learner state from which its first step continues, and the policies of its frozen
+    speakers.
     """
     kept = Kept(set(), set())
     for name in store.names("runs"):
         try:
-            # a damaged run in the same store must not stop this run
-            record = record_of(store, name)
-        except Damaged as damage:
-            logger.warning("%s Policies of %s that this run needs may be removed.", damage, run)
-            continue
-        if record is None or not (record["settings"].get("fork") or record.get("frozen")):
-            continue
-        settings = recorded_settings(record)
-        finished = finished_summary(store, name, settings.steps)
-        if fork := settings.fork:
-            first = first_policy(fork.step, settings.rollout.max_staleness)
-            begun = range(first, fork.step + 1)
-            own = {step for step in begun if done_by(store, fork.run, step) == run}
-            kept.policies.update(own)
-            if settings.inherits_learner and not finished:
-                kept.learners.update(own & {fork.step})
-        if not finished:
-            speakers = settings.agent.speakers.values()
-            frozen = [who for who in speakers if isinstance(who, RunPolicy)]
-            kept.policies.update(
-                who.step for who in frozen if done_by(store, who.run, who.step) == run
-            )
+            if record := record_of(store, name):
+                _keep_for(record, store, run, kept)
+        except ValueError as fault:
+            # a run that is damaged, or that another version wrote, must not stop this run
+            logger.warning("%s Policies of %s that this run needs may be removed.", fault, run)
     return kept
+
+
+def _keep_for(record: RunRecord, store: Store, run: str, kept: Kept) -> None:
+    """Add the steps of `run` that the run with this record needs."""
+    parent, reference = _steps_in(run, record["parent"]), _steps_in(run, record["reference"])
+    kept.policies.update(parent | reference)
+    if not (parent or record["settings"].get("fork") or record.get("frozen")):
+        return
+    settings = recorded_settings(record)
+    if fork := settings.fork:
+        first = first_policy(fork.step, settings.rollout.max_staleness)
+        begun = range(first, fork.step + 1)
+        kept.policies.update(step for step in begun if done_by(store, fork.run, step) == run)
+    if finished_summary(store, record["name"], settings.steps):
+        return
+    if settings.inherits_learner:
+        kept.learners.update(parent)
+    frozen = [who for who in settings.agent.speakers.values() if isinstance(who, RunPolicy)]
+    kept.policies.update(who.step for who in frozen if done_by(store, who.run, who.step) == run)
+
+
+def _steps_in(run: str, policy: ArtifactRecord | None) -> set[int]:
+    """Return the step of a run that published this policy; empty for a policy from elsewhere."""
+    steps = f"{RunLayout(run).uri}/steps/"
+    if policy is None or not policy["uri"].startswith(steps):
+        return set()
+    return {int(policy["uri"].removeprefix(steps).partition("/")[0])}
 
 
 def first_policy(step: int, staleness: int) -> int:

@@ -102,6 +102,30 @@ def test_a_damaged_newest_learner_state_removes_nothing(run):
     )
 
 
+def test_states_that_other_runs_start_from_are_kept(run, tmp_path):
+    kl = {"use": "loss", "reference": "run:demo@1"}
+    others = {
+        "near": {"algorithm": {"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl}},
+        "onward": {"model": "run:demo@3", "update": {"optimizer_state": "parent"}},
+    }
+    for name, settings in others.items():
+        with opened(experiment(tmp_path, **settings), name):
+            pass
+    retain(run, 4)
+    assert steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
+    assert steps(run, "learner/learner.safetensors") == [3, 4]
+
+
+def test_a_run_of_another_version_does_not_stop_this_run(run, tmp_path, caplog):
+    speaks = {"agent": {"frozen": {"critic": "run:demo@1"}}}
+    with opened(experiment(tmp_path, **speaks), "other") as other:
+        settings = {**other.record["settings"], "pruning": 2}
+        other.store.write_json(other.layout.record, {**other.record, "settings": settings})
+    retain(run, 4)
+    assert steps(run, "policy/model.safetensors") == [2, 4]
+    assert "runs/other/run.json: pruning: " in caplog.text
+
+
 def test_a_state_before_its_policy_removes_nothing(run):
     run.store.remove("runs/demo/steps/000004/policy")
     retain(run, 4)
