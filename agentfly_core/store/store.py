@@ -13,7 +13,8 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ class Store:
                 list(threads.map(files.sync, [*folder.rglob("*"), folder]))
             # a rename is atomic, and all files were synced: after a power cut, the artifact is
             # complete or missing
-            _move(folder, path, target.key)
+            _move(folder, path, lambda there: there["key"] == target.key)
             if written := manifest_in(path):
                 _opened[path] = digest_of(written)
         if self.remote:
@@ -222,7 +223,7 @@ class Store:
         with _unfinished(folder) as copy:
             self.remote.download(pointer.uri, copy, sizes)
             files.write_json(copy / MANIFEST, checksummed_json.sealed(as_json(current.manifest)))
-            _move(copy, folder, current.manifest["key"])
+            _move(copy, folder, lambda there: digest_of(there) == pointer.digest)
 
     def _require(self, pointer: Pointer, digest: str) -> None:
         if digest != pointer.digest:
@@ -330,7 +331,8 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
     The folder is removed at the end of the `with` block, unless the block has moved the folder.
     """
-    folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
+    # threads may fetch the same artifact at once
+    folder = path.with_name(f".tmp-{threading.get_ident()}-{path.name}-{own_mark()}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -340,16 +342,16 @@ def _unfinished(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _move(folder: Path, path: Path, key: str) -> None:
+def _move(folder: Path, path: Path, same: Callable[[Manifest], bool]) -> None:
     """Rename a folder to `path`.
 
-    If an artifact with the same key is already at `path`, this artifact is kept. An artifact with a
-    different key is replaced. A damaged folder at `path` is kept under a new name.
+    If `path` already has the `same` artifact, that artifact is kept. Another artifact is replaced.
+    A damaged folder at `path` is kept under a new name.
     """
     if os.path.lexists(path):
         try:
             # another process was faster; its folder is kept, because readers may have it open
-            if verify(path)["key"] == key:
+            if same(verify(path)):
                 return
         except Damaged as damage:  # it is kept, because only the user may delete it
             kept = files.set_aside(path)
@@ -361,7 +363,7 @@ def _move(folder: Path, path: Path, key: str) -> None:
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise
-        _move(folder, path, key)  # another process published just now
+        _move(folder, path, same)  # another process published just now
     else:
         files.sync(path.parent)
 

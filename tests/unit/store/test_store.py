@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -95,6 +96,14 @@ def test_the_second_publisher_keeps_the_first_artifact(store):
         (folder / "scores.txt").write_text("one")
     assert store.artifact(SLOT.uri) == first
     assert (store.root / SLOT.uri / "metrics.json").read_text() == before
+
+
+def test_threads_that_publish_the_same_artifact_do_not_meet(store):
+    with store.publish(SLOT) as folder:
+        (folder / "scores.txt").write_text("one")
+        with ThreadPoolExecutor() as threads:
+            assert threads.submit(publish, store).result() == store.artifact(SLOT.uri)
+    assert (store.open(store.artifact(SLOT.uri)) / "scores.txt").read_text() == "one"
 
 
 def test_unfinished_work_of_dead_local_processes_is_removed(store):
