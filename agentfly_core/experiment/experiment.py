@@ -20,6 +20,7 @@ from agentfly_core.experiment.memory import memory_of
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import Parent, digest_of_speaker, of_run
 from agentfly_core.experiment.task import Task, import_tasks, together
+from agentfly_core.experiment.user_code import code_of
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.problem_schedule import ProblemSchedule
@@ -90,7 +91,8 @@ class Experiment:
         Its tools, rewards and environments are imported again.
         """
         settings = self.settings.model_copy(update=sections)
-        return type(self).of(self.name, settings, self.origin, self.site, self.store)
+        made = type(self).of(self.name, settings, self.origin, self.site, self.store)
+        return made.on(settings.with_code(code_of(settings, made.tasks)))
 
     def with_agent(self, **settings: Any) -> Self:
         """Return the experiment with another agent:

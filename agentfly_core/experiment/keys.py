@@ -5,9 +5,10 @@ begins to compute a different output from the same inputs, its number in `VERSIO
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import load, types_of
@@ -74,16 +75,18 @@ class StageKeys:
         `{"train_file": Path("train.jsonl")}`. In a mixture of tasks, the task precedes the setting:
         `{"sums/train_file": Path("train.jsonl")}`.
 
-        Existing folders are included if the setting has the type Path.
+        Existing folders are included if the setting has the type Path. The files of a list are
+        numbered: `{"files/0": Path("train.jsonl")}`.
         """
         paths = {}
         for task, one in self.settings.each.items():
             settings = one.data.settings
             kinds = types_of(load(one.data.use), settings.keys())
             for name, value in settings.items():
-                is_path = getattr(kinds.get(name), "__origin__", kinds.get(name)) is Path
-                if isinstance(value, str) and (is_path or os.path.isfile(value)):
-                    paths[f"{task}/{name}" if self.settings.tasks else name] = Path(value)
+                key = f"{task}/{name}" if self.settings.tasks else name
+                for part, text in _texts(key, value):
+                    if _takes_paths(kinds.get(name)) or os.path.isfile(text):
+                        paths[part] = Path(text)
         return {name: path for name, path in paths.items() if path.exists()}
 
     def model(self) -> ArtifactKey:
@@ -196,7 +199,7 @@ class StageKeys:
         role, and `memory` is the memory with which `policy` plays.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
-        reads = (*PLAY, "rewards", "evaluate", "code.rollout")
+        reads = (*PLAY, "rewards", "evaluate", "dtype", "code.rollout")
         # the shard size is an input, because other episodes in a batch change the last bits of
         # replies
         stages, size = StageKeys(self.settings.of_data), self.settings.rollout.shard
@@ -215,10 +218,10 @@ class StageKeys:
         reads = ("rewards", "tasks", "code.score")
         key = self._key("score", reads, inputs, *([round] if round else []))
         folder = rollouts[0].uri.rpartition("/")[0]
-        if folder.startswith(f"{SHARED}/") and (own := self.settings.code.get("score")):
-            # runs share the folder, so scores of changed code have their own name in it
-            return ArtifactKey(f"{folder}/scored-{digest({**own})[:16]}", "score", key, inputs)
         name = f"scored-{round}" if round else "scored"
+        if folder.startswith(f"{SHARED}/"):
+            # runs share the folder, and other weights or other code give other scores
+            name = f"scored-{key[:16]}"
         return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
 
     def memory(self, run: str, before: Pointer | None, scored: Pointer, step: int) -> ArtifactKey:
@@ -296,6 +299,20 @@ def ledger(run: str, policy: Pointer) -> ArtifactKey:
     """Return the key of a run's ledger, the table of problems and outcomes of all steps."""
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
+
+
+def _texts(key: str, value: object) -> Iterator[tuple[str, str]]:
+    """Yield a text, or the texts in a list, with their keys. A default may be a Path or a tuple."""
+    if isinstance(value, str | Path):
+        yield key, str(value)
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from _texts(f"{key}/{number}", one)
+
+
+def _takes_paths(kind: object) -> bool:
+    """Whether a type is or contains Path: `Path | None`, `list[Path]`."""
+    return kind is Path or any(map(_takes_paths, get_args(kind)))
 
 
 def _players(frozen: Mapping[str, str], memory: Pointer | None) -> dict[str, str]:

@@ -9,10 +9,10 @@ from agentfly_core.config.experiment import Adapter
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.models.adapter_artifact import remember
 from agentfly_core.records import dataset, ledger
-from agentfly_core.records.parquet import SCORES, write_scores
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
@@ -80,18 +80,14 @@ def validated(store: Store, run: str, step: int, *overrides: str) -> None:
     evaluated(experiment, policy_of(store, run, step), data, "validation", lambda i: ("reply", 1.0))
 
 
-def scored_by_another(store: Store, run: str, *overrides: str) -> None:
-    """The evaluation of a run's last policy on test, scored once more by a run of other rewards."""
-    experiment = experiment_with(store, *overrides)
+def scored_by_another(store: Store, run: str) -> None:
+    """The evaluation of a run's last policy on test, scored once more by a run of another weight,
+    for which no problem is solved.
+    """
+    experiment = experiment_with(store, "rewards={'agentfly_core.rewards.exact:exact': 0.5}")
     data = store.artifact(StageKeys(experiment.settings).prepare().uri)
-    policy = policy_of(store, run, experiment.settings.steps)
-    folder = (
-        StageKeys(experiment.settings)
-        .evaluation(policy, data, "test", 0, {})
-        .uri.rpartition("/")[0]
-    )
-    scored = ArtifactKey(f"{folder}/scored", "score", "by other rewards", {})
-    published(experiment, scored, lambda folder: write_scores(folder / SCORES, []))
+    policy = store.artifact(RunLayout(run).step(experiment.settings.steps).policy)
+    evaluated(experiment, policy, data, "test", lambda i: ("reply", 0.0))
 
 
 def _prepared(experiment: Experiment) -> Any:

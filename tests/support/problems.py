@@ -26,6 +26,11 @@ def mapped(seed, train, validation, test, maps: Path):
     return clean(seed, train, validation, test)
 
 
+def perhaps_mapped(seed, train, validation, test, maps: Path | None = None):
+    """The same, with or without a folder of maps."""
+    return clean(seed, train, validation, test)
+
+
 def kinds(seed, train, validation, test, hard=("c-001",)):
     """The same, each with its kind."""
 

@@ -57,3 +57,7 @@ def test_demonstration_keys_of_a_mixture_ignore_rewards(tmp_path):
 def test_demonstration_keys_ignore_the_fine_tuning(tmp_path):
     after = {"warm_start": {**WARM_START, "learning_rate": 1e-4, "rounds": 2, "batch": 8}}
     assert changed(tmp_path, {}, **after) == {"warm_start"}
+
+
+def test_held_out_episodes_depend_on_the_dtype_of_sampling(tmp_path):
+    assert changed(tmp_path, {}, dtype="bfloat16") == {"warm_start", "evaluate", "update"}

@@ -5,6 +5,7 @@ import math
 import random
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -85,21 +86,23 @@ def test_one_prompt_with_other_facts_is_another_problem():
     assert leaks(mazes) == []
 
 
-def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
+@pytest.mark.parametrize("listed", [False, True])
+def test_another_content_of_a_data_file_is_another_dataset(tmp_path, listed):
     source = tmp_path / "train.jsonl"
-    versions = []
+    named, versions = [str(source)] if listed else str(source), []
     for content in ("one", "two", "one"):
         source.write_text(content)
-        versions.append(StageKeys(settings_with("clean", train_file=str(source))).prepare().key)
+        versions.append(StageKeys(settings_with("clean", train_file=named)).prepare().key)
     assert versions[0] == versions[2] != versions[1]
 
 
-def test_a_folder_is_hashed_by_names_and_contents_of_files(tmp_path):
-    maps, versions, use = tmp_path / "maps", [], "tests.support.problems:mapped"
+@pytest.mark.parametrize(("dataset", "kind"), [("mapped", str), ("perhaps_mapped", Path)])
+def test_a_folder_is_hashed_by_names_and_contents_of_files(tmp_path, dataset, kind):
+    maps, versions, use = tmp_path / "maps", [], f"tests.support.problems:{dataset}"
     (maps / "north").mkdir(parents=True)
     for name, content in (("a.txt", "one"), ("a.txt", "two"), ("b.txt", "two"), ("a.txt", "one")):
         (maps / "north" / name).write_text(content)
-        versions.append(StageKeys(settings_with("", use=use, maps=str(maps))).prepare().key)
+        versions.append(StageKeys(settings_with("", use=use, maps=kind(maps))).prepare().key)
         (maps / "north" / name).unlink()
     assert versions[0] == versions[3]
     assert len({*versions}) == 3

@@ -57,9 +57,6 @@ def test_an_edited_reward_scores_shared_episodes_separately(project):
     edit("own_rewards", PROJECT["own_rewards"].replace("1.0", "0.5"))
     after = StageKeys(here(project).settings).scored(played)
     assert before.uri != after.uri
-    scorer = "agentfly_core.rewards.exact:exact"
-    usual = here(project, rewards={scorer: 1.0}).settings
-    assert StageKeys(usual).scored(played).uri == "artifacts/evaluate/9f2c/test/scored"
 
 
 def test_a_reward_with_an_environment_counts_for_the_rollout(project):
@@ -105,6 +102,12 @@ def test_the_files_of_a_program_count_for_the_rollout(project):
         assert {stage for stage in before if before[stage] != after[stage]} >= {"rollout"}
     with pytest.raises(ValueError, match=r"code_files: 'no.txt' is missing in"):
         keys(**{**agent, "files": ["no.txt"]})
+
+
+def test_an_agent_of_ones_own_in_a_script_has_its_digest(project):
+    edit("own_agent", "from agentfly_core.agents.tool_loop import tool_loop\n")
+    made = here(project).with_agent(use="own_agent:tool_loop")
+    assert made.settings.code == here(project, agent={"use": "own_agent:tool_loop"}).settings.code
 
 
 def test_an_experiment_of_built_in_parts_has_no_digests(tmp_path):

@@ -19,7 +19,6 @@ from tests.support.evaluated_runs import (
     finished,
     on_further,
     project,
-    scored_by_another,
 )
 
 
@@ -149,15 +148,6 @@ def test_an_unevaluated_step_is_refused_with_its_command(
         tried(store, "one@1", "test")
     with pytest.raises(ValueError, match=r"one@2 was not evaluated .*validation"):
         tried(store, "one", "validation")
-
-
-def test_an_evaluation_with_other_rewards_is_refused(
-    store: Store,
-) -> None:
-    finished(store, "one", "11110000")
-    scored_by_another(store, "one")
-    with pytest.raises(ValueError, match=r"one@2 was not evaluated .*test problems\. To"):
-        tried(store, "one", "test")
 
 
 def test_a_missing_run_is_refused(store: Store) -> None:

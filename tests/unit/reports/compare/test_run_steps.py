@@ -35,9 +35,9 @@ def test_each_step_has_its_metrics_and_the_last_its_success(store: Store) -> Non
     assert (last.step, last.held_out["test"].share) == (2, 0.75)
 
 
-def test_scores_of_other_rewards_are_not_shown(store: Store) -> None:
+def test_scores_by_other_weights_do_not_replace_its_scores(store: Store) -> None:
     scored_by_another(store, "mine")
-    assert run_steps(store, "mine")[-1].held_out == {}
+    assert run_steps(store, "mine")[-1].held_out["test"].share == 0.75
 
 
 def test_parts_of_a_reward_are_shown_if_there_are_several(store: Store) -> None:
