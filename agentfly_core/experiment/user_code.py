@@ -40,7 +40,7 @@ Code = Mapping[str, Mapping[str, str]]
 PROGRAM_MODULE = PROGRAM.partition(":")[0]
 CODE = TypeAdapter(dict[str, dict[str, str]])
 DATA_FILES = TypeAdapter(list[str])
-COUNTED = ("prepare", "demonstrate", "rollout", "score", "update")
+COUNTED = ("prepare", "demonstrate", "rollout", "score", "memory", "update")
 """Stages with keys that cover the author's code."""
 BEFORE_STEPS = ("prepare", "demonstrate")
 """Stages that a run does not repeat after its first step."""

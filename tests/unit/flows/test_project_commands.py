@@ -8,6 +8,8 @@ import yaml
 
 from agentfly_core.config import loading
 from agentfly_core.experiment import checks
+from agentfly_core.experiment.keys import PLAY
+from agentfly_core.experiment.user_code import COUNTED
 from flows.__main__ import main
 from flows.new_project import template
 from tests.support.project import ROOT
@@ -56,6 +58,13 @@ def test_its_pipeline_is_ours_except_for_the_watched_code() -> None:
     assert theirs == ours
     pipeline = template()["dvc.yaml"]
     assert "agentfly_core\n" not in pipeline
+
+
+def test_pipeline_stages_depend_on_the_settings_they_read() -> None:
+    stages = file_of_ours("dvc.yaml")["stages"]
+    read = {name: {*next(iter(stage["params"][0].values()))} for name, stage in stages.items()}
+    assert all({*PLAY} <= read[name] for name in ("warm_start", "train", "evaluate"))
+    assert {f"code.{stage}" for stage in COUNTED} <= set.union(*read.values())
 
 
 def test_its_deployments_are_ours_with_its_own_experiment() -> None:
