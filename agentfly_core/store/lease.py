@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from agentfly_core.store.lock import LockLost, in_words, local_lock, locked
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_json
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import Owner
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
     lease.take()
     beat = threading.Thread(target=lease.keep, name="run-lock", daemon=True)
     beat.start()
-    # from here on, each write first checks that the lock still names this process
-    remote.guard = lease.check
+    guard(remote, lease.claim)
     try:
         yield
     finally:
@@ -76,6 +76,15 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
         # renewals end before the release, because a late renewal would mark the lock as held again
         beat.join()
         lease.release()
+
+
+def guard(remote: Remote, claim: Mapping[str, JSON]) -> None:
+    """Check before each write of `remote` that its lock object still has the owner and the fencing
+    number of `claim`; otherwise the write raises LockLost. A worker gets the claim of its session.
+    """
+    lease = Lease(remote, str(claim["uri"]))
+    lease.owner, lease.fence = Owner.of(claim["owner"]), int(str(claim["fence"]))
+    remote.claim, remote.guard = claim, lease.check
 
 
 @contextmanager
@@ -215,6 +224,11 @@ class Lease:
     def release(self) -> None:
         """Mark the lock object as released. The object and its fencing number are kept."""
         self._write(released=True)
+
+    @property
+    def claim(self) -> dict[str, JSON]:
+        """The lock object with its owner and fencing number, for `guard`."""
+        return {"uri": self.uri, "owner": self.owner.to_json(), "fence": self.fence}
 
     @property
     def _run(self) -> str:

@@ -12,6 +12,7 @@ import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import fault, sentence
 
 UNMET = {409, 412}
@@ -22,12 +23,14 @@ class Remote:
     """A store on object storage: `Remote("s3://bucket/exp")`.
 
     Credentials come from the environment. A failed request raises Refused. The function `guard` is
-    called before each write. It raises LockLost if this process has lost its lock.
+    called before each write. It raises LockLost if this process has lost its lock. `claim` names
+    this lock and its owner, see `lease.guard`.
     """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
         self.guard: Callable[[], None] = lambda: None
+        self.claim: Mapping[str, JSON] = {}
 
     @cached_property
     def fs(self) -> Any:

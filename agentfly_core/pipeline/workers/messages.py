@@ -17,6 +17,7 @@ from agentfly_core.pipeline.workers.job import Blame, DemonstrationJob, RolloutJ
 from agentfly_core.rollout.rules import PromptTooLong
 from agentfly_core.rollout.shard import EpisodeBroken
 from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.lock import LockLost
 from agentfly_core.system.progress import Progress
 
 ERRORS = {
@@ -27,6 +28,7 @@ ERRORS = {
         GateClosed,
         PromptTooLong,
         EpisodeBroken,
+        LockLost,
         CancelledError,
         ValueError,
         FileNotFoundError,
@@ -43,6 +45,7 @@ class Setup:
     the import path of the class of the model's tokenizer. `sampler` is the address of the vLLM
     server, or "" if each worker has its own sampler. `path` is the import path `sys.path`, and
     `folder` the working directory.
+    `claim` names the lock of the session's run on object storage, or is empty.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Setup:
     site: Mapping[str, Any]
     store: str
     cache: str
+    claim: Mapping[str, Any]
     pinned: Mapping[str, str]
     model: Pointer
     tokenizer: str

@@ -176,6 +176,7 @@ def worker_pool(
         site=site.model_dump(mode="json"),
         store=store.uri,
         cache=str(store.root.parent),
+        claim=store.remote.claim if store.remote else {},
         pinned=experiment.frozen,
         model=Pointer(model.uri, model.digest),
         tokenizer=tokenizer,

@@ -52,6 +52,7 @@ from agentfly_core.pipeline.workers.messages import (
 )
 from agentfly_core.pipeline.workers.samplers import Samplers, endpoint_of, tokenizer_like
 from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.lease import guard
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.text import fault, guard_logs
@@ -195,6 +196,8 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
     sys.path[:] = setup.path
     settings, site = Settings.model_validate(setup.settings), Site.model_validate(setup.site)
     store = Store.at(setup.store, Path(setup.cache))
+    if store.remote and setup.claim:
+        guard(store.remote, setup.claim)
     tasks = import_tasks(settings)
     _require_same_code(setup, code_of(settings, tasks).get("rollout", {}))
     shares = {name: _share(task, site.workers) for name, task in tasks.items()}

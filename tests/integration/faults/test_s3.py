@@ -18,6 +18,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import final_policy
+from agentfly_core.pipeline.loop.library import load_experiment, train
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.lease import leaseholder, refuse_if_leased, remote_lock
@@ -26,10 +27,11 @@ from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.object_storage import Refused, Remote
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
+from agentfly_core.system.progress import Progress, listening
 from flows.cli import sharing
 from tests.support import experiments
 from tests.support.clocks import set_clock
-from tests.support.killed_commands import KILLED, RUN, TRAIN, Lives, Whole, digests
+from tests.support.killed_commands import KILLED, RUN, TINY, TRAIN, Lives, Whole, digests
 from tests.support.owned_programs import serving
 from tests.support.project import Project
 from tests.support.waiting import until
@@ -230,6 +232,18 @@ def test_a_working_copy_that_was_damaged_is_fetched_again(tmp_path: Path, reache
     assert (two.open(artifact) / "scores.parquet").read_text() == "scores"
 
 
+def test_the_result_of_another_machine_replaces_a_working_copy(
+    tmp_path: Path, reached: None
+) -> None:
+    one, two = (Store.at(f"{BUCKET}/results", tmp_path / name) for name in ("one", "two"))
+    for store, text in ((one, "scores"), (two, "scores of samples that differ")):
+        with store.publish(SLOT) as folder:
+            (folder / "scores.parquet").write_text(text)
+    artifact = one.find(SLOT)
+    assert artifact
+    assert (one.open(artifact) / "scores.parquet").read_text() == "scores of samples that differ"
+
+
 def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -> None:
     remote = Remote(f"{BUCKET}/locked")
     command = [sys.executable, "-c", HOLD, remote.uri]
@@ -269,6 +283,28 @@ def test_a_process_that_lost_its_run_stops_writing(
                 store.remove("runs/demo")
     assert store.read_json("runs/demo/run.json") == {"seed": 0}
     assert store.get(SLOT.uri) is None
+
+
+def test_the_worker_of_a_session_that_lost_its_run_stops_writing(
+    tmp_path: Path, reached: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTFLY_SAMPLER", "transformers")
+    monkeypatch.setenv("AGENTFLY_WORKERS", "1")
+    here = load_experiment(TINY, "update=none", "warm_start=null", store=f"{BUCKET}/workers")
+    remote = here.store.remote
+    assert remote
+
+    def take_over(progress: Progress) -> None:
+        text, tag = remote.tagged("runs/demo/lock.json") or ("", "")
+        if progress.stage == "evaluate":
+            elsewhere = text.replace(f'"pid": {os.getpid()}', '"pid": 999999')
+            remote.replace("runs/demo/lock.json", elsewhere, tag)
+
+    with pytest.raises(LockLost), listening(take_over):
+        train(here, "demo")
+    # the takeover is during the first of two shards
+    assert not any(name.endswith("/test/rollout-001") for name in digests_at(here.store))
 
 
 def test_a_run_that_is_refused_leaves_nothing_on_object_storage(
