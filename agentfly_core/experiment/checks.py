@@ -54,6 +54,11 @@ def check(settings: Settings) -> dict[str, Task]:
     _require_datasets("promotion.datasets", settings.promotion.datasets)
     _require_datasets("evaluate.datasets", settings.evaluate.datasets)
     _require_a_trained_speaker(whole)
+    if settings.evaluate.every and not settings.data.validation:
+        raise ValueError(
+            f"evaluate.every is {settings.evaluate.every}, but data.validation is 0. Raise "
+            "data.validation, or set evaluate.every=0."
+        )
     if silent := [tool.name for tool in whole.tools if not tool.schema.description]:
         raise ValueError(
             f"The tool {silent[0]!r} lacks a description for the model: give its function a "

@@ -74,6 +74,13 @@ def test_contradictory_sizes_are_refused(settings: Any, message: str) -> None:
     assert str(refused.value) == message
 
 
+def test_evaluations_during_training_need_validation_problems() -> None:
+    data = {"use": "tests.support.problems:clean", "train": 64, "validation": 0, "test": 4}
+    checks.check(settings_with(data=data))
+    with pytest.raises(ValueError, match=r"every is 2, but data\.validation is 0\. Raise"):
+        checks.check(settings_with(data=data, evaluate={"every": 2}))
+
+
 def test_a_default_shrinks_to_the_context_length(tmp_path: Path) -> None:
     small = {"agent": {"max_model_len": 128}}
     assert settings_with(**small).agent.max_tokens == 256
