@@ -285,6 +285,7 @@ def test_a_process_that_lost_its_run_stops_writing(
     assert store.get(SLOT.uri) is None
 
 
+@pytest.mark.long
 def test_the_worker_of_a_session_that_lost_its_run_stops_writing(
     tmp_path: Path, reached: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

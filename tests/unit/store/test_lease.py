@@ -12,6 +12,7 @@ from agentfly_core.store.lease import (
     HEARTBEAT,
     Clock,
     Lease,
+    guard,
     leaseholder,
     refuse_if_leased,
 )
@@ -174,6 +175,17 @@ def test_a_takeover_has_the_next_number_and_warns_the_owner(run: str) -> None:
     third = lease(bucket, Moved(), run)
     third.take()
     assert third.fence == 3
+
+
+def test_a_worker_writes_only_while_its_session_holds_the_lock(run: str) -> None:
+    bucket: Any = Bucket()
+    session = lease(bucket, Moved(), run)
+    session.take()
+    guard(bucket, json.loads(json.dumps(session.claim)))
+    bucket.guard()
+    bucket[session.uri] = held(ELSEWHERE)
+    with pytest.raises(LockLost, match="no longer owns"):
+        bucket.guard()
 
 
 def test_a_renewal_is_retried_after_a_network_error(
