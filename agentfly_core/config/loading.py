@@ -18,6 +18,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
 from agentfly_core.config.mismatch import UNSHOWN, message_of, place, settings_like, with_value
+from agentfly_core.config.parts import PoolSettings, RewardPart
 from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
 from agentfly_core.system.formats import strict_json, strict_yaml
@@ -319,10 +320,24 @@ def _in_full(key: str, value: JSON) -> JSON:
     return {"weights": False} if (key, value) == ("update", "none") else value
 
 
-def _replaced(tree: JSON, path: Sequence[str], value: JSON) -> dict[str, JSON]:
-    here = tree if isinstance(tree, Mapping) else {}
+def _replaced(
+    tree: JSON, path: Sequence[str], value: JSON, above: Sequence[str] = ()
+) -> dict[str, JSON]:
+    """Replace the value at a path of keys in `tree`, which is itself at the keys `above`."""
+    here = tree if isinstance(tree, Mapping) else _opened(tree, above)
     first, *rest = path
-    return {**here, first: _replaced(here.get(first), rest, value) if rest else value}
+    inner = _replaced(here.get(first), rest, value, (*above, first)) if rest else value
+    return {**here, first: inner}
+
+
+def _opened(short: JSON, keys: Sequence[str]) -> dict[str, JSON]:
+    """Write a short form in full, such as `{"weight": 2.5}` for the weight of a reward.
+
+    Otherwise an override of another key would remove it.
+    """
+    numbers = {"rewards": RewardPart.SHORT, "environments": PoolSettings.SHORT}
+    key = "use" if isinstance(short, str) else numbers.get("".join(keys[-2:-1]))
+    return {key: short} if key and short is not None else {}
 
 
 def _validate(kind: type[S], values: Mapping[str, JSON], source: str) -> S:

@@ -99,6 +99,24 @@ def test_an_override_reaches_settings_of_an_import_path(tmp_path: Path) -> None:
     assert dumped(settings)["rewards"] == {EXACT: {"weight": 0.5, "timeout": 9.0}}
 
 
+def test_an_override_of_one_key_keeps_a_short_form(tmp_path: Path) -> None:
+    settings = read(
+        tmp_path,
+        f"rewards={{'{EXACT}': 2.5}}",
+        f"rewards.{EXACT}.timeout=9",
+        f"environments={{'{HERE}:Shelf': 4}}",
+        f"environments.{HERE}:Shelf.max_uses=3",
+        "algorithm=dapo",
+        "algorithm.skip_cut=true",
+        "promotion.confirmation=split",
+        "promotion.confirmation.share=0.5",
+    )
+    assert dumped(settings)["rewards"] == {EXACT: {"weight": 2.5, "timeout": 9.0}}
+    assert dumped(settings)["environments"] == {f"{HERE}:Shelf": {"limit": 4, "max_uses": 3}}
+    assert settings.algorithm.use == "agentfly_core.algorithms.dapo:DAPO"
+    assert settings.promotion.confirmation.use == "split"
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
