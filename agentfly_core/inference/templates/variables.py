@@ -59,5 +59,10 @@ def with_date(jinja: str, variables: Mapping[str, JSON], date: str) -> dict[str,
             "template.date: this model's chat template inserts the current date, so prompts would "
             "change every day. Set a date, such as template.date=2026-01-31."
         )
-    now = {"strftime_now": datetime.fromisoformat(date).strftime} if date else {}
+    try:
+        now = {"strftime_now": datetime.fromisoformat(date).strftime} if date else {}
+    except ValueError:
+        raise ValueError(
+            f"template.date: got {date!r}, expected a date such as 2026-01-31."
+        ) from None
     return {**variables, **now}

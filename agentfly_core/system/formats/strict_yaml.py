@@ -1,5 +1,5 @@
-"""Read and write YAML 1.2. `010` is the number 10, `1e-4` is a number, and `no` and `1:30` are
-texts. A repeated key is an error.
+"""Read and write YAML 1.2. `010` is the number 10, `1e-4` is a number, and `no`, `1:30` and
+`2026-01-31` are texts. A repeated key is an error.
 """
 
 from io import StringIO
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from agentfly_core.system.formats.json_value import JSON, require_levels
@@ -70,8 +71,17 @@ def items(text: str) -> list[str]:
     return [text[item.start_mark.index : item.end_mark.index] for item in node.value]
 
 
+class _Constructor(SafeConstructor):
+    """Reads dates as text, because JSON cannot express dates."""
+
+
+_Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+
+
 def _yaml() -> YAML:
-    return YAML(typ="safe", pure=True)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = _Constructor
+    return yaml
 
 
 def _explained(error: MarkedYAMLError, source: str) -> str:
