@@ -22,6 +22,8 @@ character, and the call.
 """
 _QWEN = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 _GLM = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+# templates write the recipient of a call before its channel, and models after its channel
+_CHANNEL = r"(?:<\|channel\|>(?:commentary|analysis))?"
 _PYTHON = {"True": True, "False": False, "None": None}
 """Values that Jinja templates write in Python syntax."""
 
@@ -96,7 +98,8 @@ def _llama(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
 
 def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[ToolCall]]:
     def read(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
-        name = name.strip()
+        if not (name := name.strip()):
+            raise ValueError("expected the name of a tool and then its arguments")
         if rest := pattern.sub("", body).replace("</function>", "").strip():
             raise ValueError(f"expected arguments between their marks, got {rest[:80]!r}")
         kinds = schemas[name].parameters.get("properties") if name in schemas else None
@@ -157,41 +160,42 @@ def _format(
 FORMATS: Mapping[FormatName, CallFormat] = {
     "qwen3-xml": _format(
         "<function=",
-        r"<tool_call>\s*<function=(?P<name>[^>\n]*)>\n?",
+        r"<tool_call>\s*(?:<function=(?P<name>[^>\n]*)>\n?)?",
         CALL_END,
         _pairs(_QWEN),
     ),
     "glm": _format(
         "<arg_key>",
-        r"<tool_call>(?P<name>[^<\n]*)\n?(?=<arg_key>|</)",
+        r"<tool_call>(?P<name>[^<\n]*)\n?",
         CALL_END,
         _pairs(_GLM),
     ),
     "hermes": _format(CALL, CALL, CALL_END, _whole, _Hermes),
     "gpt-oss": _format(
         r"to=functions\.",
-        r"(?:<\|start\|>assistant)?(?:<\|channel\|>commentary)? ?to=functions\."
-        r"(?P<name>[^\s<]*)(?:<\|channel\|>commentary)?(?: json|<\|constrain\|>json)?<\|message\|>",
+        rf"(?:(?:<\|end\|>)?<\|start\|>assistant)?{_CHANNEL} ?to=functions\.(?P<name>[^\s<]*)"
+        rf"{_CHANNEL}(?: ?(?:<\|constrain\|>)?\w+)?<\|message\|>",
         "",
         _named,
     ),
     "deepseek": _format(
         "<｜tool▁call▁begin｜>",
-        r"(?:<｜tool▁calls▁begin｜>)?\s*<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?"
-        r"(?P<name>[^<\n]*)(?:\n|<｜tool▁sep｜>)",
+        r"(?:<｜tool▁calls▁begin｜>\s*)?<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?"
+        r"(?P<name>[^<\n]*)(?:\n|<｜tool▁sep｜>)?",
         "<｜tool▁call▁end｜>",
         _named,
     ),
     "mistral-args": _format(
         r"\[ARGS\]",
-        r"\[TOOL_CALLS\](?P<name>[^\[{]*)(?:\[CALL_ID\](?P<id>[^\[]*))?\[ARGS\]",
+        r"\[TOOL_CALLS\](?P<name>[^\[{]*)(?:\[CALL_ID\](?P<id>[^\[{]*))?(?:\[ARGS\])?",
         "",
         _named,
     ),
     "mistral": _format(r"\[TOOL_CALLS\]", r"\[TOOL_CALLS\]\s*", "", _whole),
     "llama3": _format(
         '"parameters": ',
-        r"(?:<\|python_tag\|>|^|(?<=[;\n]))\s*"
+        # the last blanks of a line only, or many empty lines would take quadratic time
+        r"(?:<\|python_tag\|>\s*|(?:^|(?<=[;\n]))[^\S\n]*)"
         r'(?=\{\s*"name"\s*:\s*"[^"]*"\s*,\s*"(?:parameters|arguments)")',
         "",
         _llama,

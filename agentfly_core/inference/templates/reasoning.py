@@ -49,7 +49,8 @@ MARKS = (
     ReasoningMarks(
         "<|channel|>analysis<|message|>",
         "<|end|>",
-        r"(?:<\|start\|>assistant)?<\|channel\|>(?:final|commentary)<\|message\|>",
+        r"(?:<\|start\|>assistant)?<\|channel\|>(?:final|commentary)"
+        r"(?: ?<\|constrain\|>\w+)?<\|message\|>",
         ("", "", ""),
     ),
     ReasoningMarks("<|channel>thought\n", "<channel|>"),

@@ -55,3 +55,36 @@ def test_a_value_has_a_type_of_its_schema(choices):
 def test_an_empty_list_of_calls_is_a_bad_call():
     (call,) = calls("mistral", "[TOOL_CALLS][]")
     assert isinstance(call, BadCall)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "<|channel|>commentary to=functions.f <|constrain|>json",
+        "<|channel|>commentary to=functions.f",
+        "<|channel|>analysis to=functions.f code",
+        " to=functions.f<|channel|>commentary <|constrain|>json",
+        " to=functions.f<|channel|>commentary json",
+    ],
+)
+def test_gpt_oss_names_the_tool_before_or_behind_the_channel(header):
+    text = f'<|end|><|start|>assistant{header}<|message|>{{"a": 1}}'
+    assert [*FORMATS["gpt-oss"].calls(text, {})] == [(0, len(text), ToolCall("f", {"a": 1}))]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("qwen3-xml", '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'),
+        ("glm", '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'),
+        ("mistral-args", "[TOOL_CALLS]f(1)"),
+        ("deepseek", '<｜tool▁call▁begin｜>f{"a": 1}<｜tool▁call▁end｜>'),
+    ],
+)
+def test_a_marked_call_in_another_form_is_a_bad_call(form, text):
+    (call,) = calls(form, text)
+    assert isinstance(call, BadCall)
+
+
+def test_a_mistral_call_may_lack_the_mark_of_its_arguments():
+    assert calls("mistral-args", '[TOOL_CALLS]f{"a": 1}') == [ToolCall("f", {"a": 1})]
