@@ -64,8 +64,8 @@ class TextEncoder:
         """The names of the added tokens that only marked text produces: all except white space and
         HTML tags.
         """
-        self._any = _one_of(self.markup)
-        self._plain = _one_of(token.content for token in added.values() if not token.special)
+        self._any = one_of(self.markup)
+        self._plain = one_of(token.content for token in added.values() if not token.special)
 
     def mark(self, text: str, special: bool = True) -> str:
         """Mark the added tokens in a text. With `special=False`, skip tokens that are flagged as
@@ -164,6 +164,7 @@ def is_text(token: AddedToken) -> bool:
     return blank or (not token.special and bool(_HTML.fullmatch(token.content)))
 
 
-def _one_of(names: Iterable[str]) -> re.Pattern[str]:
+def one_of(names: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern for the longest of these texts at a place."""
     longest_first = sorted(names, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
