@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import aiohttp
 
@@ -43,7 +44,16 @@ class ChatService:
     def __init__(self, name: str, settings: Endpoint, store: Store, pause: float = 1.0) -> None:
         self.name, self.settings, self.store, self.pause = name, settings, store, pause
         self.budget = Budget(name, settings.max_requests, settings.max_tokens)
-        self.room = asyncio.Semaphore(settings.concurrency)
+        self._rooms = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
+
+    @property
+    def room(self) -> asyncio.Semaphore:
+        """The limit of concurrent requests on the running event loop.
+
+        A loop that replaces a held one has its own: requests of the held loop never end.
+        """
+        room = asyncio.Semaphore(self.settings.concurrency)
+        return self._rooms.setdefault(asyncio.get_running_loop(), room)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ChatClient]:

@@ -192,6 +192,21 @@ def test_the_site_limits_concurrent_requests(tmp_path: Path) -> None:
     assert most == 2
 
 
+def test_a_new_event_loop_has_room_for_its_requests(tmp_path: Path) -> None:
+    """Requests of a loop that is held never end, so they must not count in the next loop."""
+    with serving(counting) as there:
+        client = service(there.url, tmp_path, concurrency=1)
+
+        async def three(begin: int) -> Sequence[Message]:
+            async with client.open() as chat:
+                draws = range(begin, begin + 3)
+                return await asyncio.gather(*(chat.ask(HELLO, draw) for draw in draws))
+
+        for begin in (0, 3):
+            asyncio.run(three(begin))
+        assert len(there.asked) == 6
+
+
 def reporting(tokens: Any) -> Any:
     """A service that reports these tokens for each answer."""
     status, headers, content = completion("answer")
