@@ -120,6 +120,11 @@ def _call_of(before: Sequence[int], node: Mapping[str, Any]) -> RecordedCall | N
     tokens, mask = node.get("token_ids", []), node.get("mask", [])
     if True not in mask:
         return None
+    if len(node["logprobs"]) != (size := mask.count(True)):
+        raise ValueError(
+            f"a node has {len(node['logprobs'])} log-probabilities and {size} sampled tokens, "
+            "expected equal numbers"
+        )
     # the node of a reply begins with the header that the chat template writes before the reply
     begin, logprobs = mask.index(True), iter(node["logprobs"])
     filled = tuple(next(logprobs) if trained else 0.0 for trained in mask[begin:])

@@ -242,6 +242,14 @@ def test_a_parent_that_comes_later_is_refused(tmp_path: Path) -> None:
         import_traces(adding(tmp_path), json_lines(tmp_path / "x.jsonl", [row]), "import")
 
 
+def test_a_node_without_all_log_probabilities_is_refused(tmp_path: Path) -> None:
+    row = json.loads((FIXTURES / "verifiers-0.4.0.jsonl").read_text())
+    sampled = next(node for node in row["nodes"] if node["sampled"])
+    sampled["logprobs"].pop()
+    with pytest.raises(ValueError, match=r"row 1: .*log-probabilities and \d+ sampled tokens"):
+        import_traces(adding(tmp_path), json_lines(tmp_path / "x.jsonl", [row]), "import")
+
+
 def rewritten_history(row: dict[str, Any]) -> None:
     """The second prompt has no call, as if the agent had summarised it."""
     for message in (turn := row["turns"][1])["request"]["messages"][1:]:
