@@ -90,10 +90,11 @@ class ChatTemplate(Protocol):
     ) -> tuple[int, ...] | None:
         """Encode the messages `read` that follow a reply.
 
-        `reply` contains the tokens of the reply, and `before` all messages up to and including the
-        reply. The result ends with the header of the next reply. If `reply` was cut before its
-        end-of-turn token, the result begins with this token, which is not trained. Returns None if
-        the new messages change how the template renders `before`. A new context then starts.
+        `reply` contains the tokens of the reply. `before` contains all messages up to and
+        including the reply. The result ends with the header of the next reply. If `reply` was cut
+        before its end-of-turn token, the result begins with this token, which is not trained.
+        Returns None if the new messages change how the template renders `before`. A new context
+        then starts.
         """
 
     def fit(self, text: str, tokens: int) -> str:

@@ -214,7 +214,8 @@ def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
         case "COPY", [*sources, target] if sources:
             return _copy(context, sources, target)
     raise ValueError(
-        "needs a container, expected FROM ubuntu or python, WORKDIR /app, COPY into /app"
+        "needs a container; supported are only FROM ubuntu, debian, python or bash, "
+        "WORKDIR /app, and COPY into /app"
     )
 
 

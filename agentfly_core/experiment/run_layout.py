@@ -215,7 +215,7 @@ def begun_shards(store: Store, folder: str) -> list[str]:
 
 
 def rollouts(scored: Artifact) -> list[Pointer]:
-    """Return the shards of the episodes that `scored` contains scores of, in order.
+    """Return, in order, the shards whose episodes have their scores in `scored`.
 
     The shards are in the same folder as `scored`.
     """

@@ -266,7 +266,8 @@ class GatewaySession:
         stop = request.sampling.get("stop") or ()
         if unknown := [one for one in stop if one not in speaker.rules.stop]:
             raise RequestRefused(
-                f"stop has {unknown[0]!r}, which agent.stop lacks. Add it to agent.stop.",
+                f"The request's `stop` contains {unknown[0]!r}, expected strings of agent.stop. "
+                "Add this string to agent.stop.",
                 param="stop",
             )
 

@@ -21,8 +21,9 @@ def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -
     """Write the configurations, the weights and the index of a model, as `model.save_pretrained`
     does.
 
-    The weights are divided into `PARTS` files of equal size. A small model has fewer files of
-    `SMALLEST` bytes, and a large model has more files of `LARGEST` bytes.
+    The weights are divided into `PARTS` files of about equal size. If these files would be smaller
+    than `SMALLEST` bytes, there are fewer files. If they would be larger than `LARGEST` bytes,
+    there are more.
     """
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)

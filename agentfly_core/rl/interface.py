@@ -137,7 +137,7 @@ class Algorithm(Protocol):
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Compute metrics before the first optimizer step of an update.
 
-        The next update passes these metrics to `after`.
+        They are reported, and passed to `after` at the start of the next update.
         """
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -45,10 +45,10 @@ class UpdateData:
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     """Read the files of an update job.
 
-    Trajectories without a score, trajectories of untrained speakers and failed demonstrations are
-    left out. Greedy episodes are used only as baselines. If `drop_equal` is True, a problem is left
-    out if each speaker has the same reward in all of its episodes. Raises ValueError if the scores
-    of a trajectory are missing.
+    Unscored trajectories, trajectories of untrained speakers and failed demonstrations are left
+    out. Greedy episodes are used only as baselines. If `drop_equal` is True, a problem is left out
+    if each speaker has the same reward in all episodes of the problem. Raises ValueError if the
+    file of scores has no row for a trajectory.
     """
     stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     own = [t for t in stored if not t.policy]

@@ -255,9 +255,9 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
     with only_one(places.state):  # this raises an error if `agentfly up` already runs
         if places.api:
             raise ValueError(
-                f"This project uses another Prefect server: {places.prefect}. Unset "
-                "PREFECT_API_URL or the profile, or use that server: `python -m flows.deploy`, "
-                "then `agentfly prefect worker start --pool agentfly`."
+                f"This project uses the Prefect server {places.prefect}. To start a server of this "
+                "project, unset PREFECT_API_URL or the profile. To use the named server, run "
+                "`python -m flows.deploy`, then `agentfly prefect worker start --pool agentfly`."
             )
         for port in ports:
             if free_port(port) != port:

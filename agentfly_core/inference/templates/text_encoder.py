@@ -39,8 +39,8 @@ class TextEncoder:
         own = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(own, Tokenizer):
             raise ValueError(
-                f"The tokenizer is a {type(tokenizer).__name__}, expected one of the tokenizers "
-                "library: choose a model with a tokenizer.json."
+                f"The tokenizer is a {type(tokenizer).__name__}, expected a tokenizer of the "
+                "library `tokenizers`. Choose a model with a tokenizer.json."
             )
         self._tokenizer, self._twin = tokenizer, Tokenizer(own.model)
         self._twin.normalizer, self._twin.pre_tokenizer = own.normalizer, own.pre_tokenizer

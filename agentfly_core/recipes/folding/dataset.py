@@ -56,9 +56,9 @@ def _ledgers(
     # twice as many ledgers as needed must exist, because repeated draws are discarded
     if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
         raise ValueError(
-            f"data.{split} is {size}, but its pages have {len(entries)} numbers, too few for these "
-            f"ledgers. Lower data.{split}, `shortest` or `longest`, or give the split a larger "
-            "share of all problems."
+            f"data.{split} asks for {size} different ledgers, but only {len(entries)} page numbers "
+            f"belong to this split, which are too few. Lower data.{split}, `shortest` or "
+            "`longest`, or lower the sizes of the other splits."
         )
     made: dict[str, Problem] = {}
     while len(made) < size:

@@ -173,7 +173,10 @@ class TextWorld(Environment):
         """
         typed = " ".join(command.split()).lower()
         if not _COMMAND.fullmatch(typed):
-            raise ToolError(f"A command begins with {', '.join(VERBS)} and has no more than words.")
+            raise ToolError(
+                f"A command begins with one of {', '.join(VERBS)} and contains only words, "
+                "separated by spaces."
+            )
         self._done.append(typed)
         text = plain_text(self._machine.step(typed)[0])
         self.over = typed.startswith("take")

@@ -62,9 +62,9 @@ class Comparison:
             level=0.05, problems=998,
         )
 
-    `difference` is positive if the challenger is better. For tokens, it is a share of the
-    champion's number of tokens. `bound` is a lower bound: the true difference is below it with a
-    probability of at most `level`.
+    `difference` is positive if the challenger is better. If `name` is "tokens", `difference` is the
+    number of saved tokens as a share of the champion's number of tokens. `bound` is a lower bound:
+    the true difference is below it with a probability of at most `level`.
     """
 
     name: str

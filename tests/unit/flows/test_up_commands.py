@@ -170,7 +170,7 @@ def test_a_prefect_that_was_chosen_elsewhere_is_not_replaced(
     monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
     assert main(["up"]) == 2
     errors = capsys.readouterr().err
-    assert "This project uses another Prefect server: https://prefect.example/api" in errors
+    assert "This project uses the Prefect server https://prefect.example/api" in errors
     assert "python -m flows.deploy" in errors
 
 
