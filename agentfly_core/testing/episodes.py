@@ -12,7 +12,7 @@ from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.inference.sampler import Sampler
+from agentfly_core.inference.sampler import NoReply, Sampler
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Message, Problem, Scored, ToolCall, Trajectory
@@ -83,7 +83,12 @@ def saying(*replies: str) -> ScriptedPolicy:
     """Make a policy that replies with the first text in the first turn, and so on."""
 
     async def policy(conversation: Conversation) -> str:
-        return replies[conversation.turn]
+        if (turn := conversation.turn) >= len(replies):
+            raise NoReply(
+                f"The agent requests reply {turn + 1}, but the list has {len(replies)}: add the "
+                f"missing replies, or set max_turns={len(replies)} in rollout_spec."
+            )
+        return replies[turn]
 
     return policy
 

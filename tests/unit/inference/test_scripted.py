@@ -10,6 +10,7 @@ from agentfly_core.records.trajectory import Ending, Message, Problem, Sampled, 
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,
+    play,
     play_all,
     rollout_spec,
     scripted,
@@ -134,3 +135,9 @@ async def test_an_endless_wait_of_a_policy_fails_one_episode() -> None:
         Ending.FAILED,
         Ending.NO_TOOL_CALLS,
     ]
+
+
+async def test_a_list_with_too_few_replies_is_reported() -> None:
+    call = ToolCall("calculator", {"expression": "1+2"})
+    with pytest.raises(NoReply, match=r"requests reply 2, but the list has 1: .*max_turns=1"):
+        await play([call], spec=rollout_spec(calculator))
