@@ -19,12 +19,13 @@ from agentfly_core.records.trajectory import Finish, Message, Sampled
 class EndpointSampler:
     """Returns the replies of a chat service, encoded as tokens of the model.
 
-    Log-probabilities are 0.0. The limit `max_tokens` counts tokens of the service's own tokenizer.
+    `end` returns the token that ends a reply. Log-probabilities are 0.0. The limit `max_tokens`
+    counts tokens of the service's own tokenizer.
     """
 
     service: ChatService
     encode: Callable[[str], Sequence[int]]
-    stop_token: int
+    end: Callable[[Message], int]
     write: Callable[[Message], str] = reply_text
     version: int = -1
 
@@ -60,7 +61,7 @@ class _Session(SamplerSession):
             reply = await self.chat.ask(question, conversation.seed)
         except EndpointLost as lost:
             raise SamplerLost(str(lost)) from lost
-        ends = () if reply.cut else (self.sampler.stop_token,)
+        ends = () if reply.cut else (self.sampler.end(reply),)
         tokens = (*self.sampler.encode(self.sampler.write(reply)), *ends)
         finish: Finish = "length" if reply.cut else "stop"
         return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)

@@ -29,11 +29,11 @@ class Scripted(SamplerSession):
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode` returns the tokens of a text, and `write` returns the text of a message.
-    Log-probabilities are 0.0. The version of replies is -1 until `load` sets it. Stop strings and
-    length limits apply. ServiceFailure and SamplerLost from the function are raised unchanged.
-    Every other error becomes NoReply, with the import path of the function and the line of the
-    error.
+    `encode` returns the tokens of a text, `write` the text of a message, and `end` its end token, by
+    default `stop_token`. Log-probabilities are 0.0. The version of replies is -1 until `load` sets
+    it. Stop strings and length limits apply. ServiceFailure and SamplerLost from the function are
+    raised unchanged. Every other error becomes NoReply, with the import path of the function and
+    the line of the error.
     """
 
     def __init__(
@@ -42,9 +42,10 @@ class Scripted(SamplerSession):
         stop_token: int,
         policy: ScriptedPolicy,
         write: Callable[[Message], str] = reply_text,
+        end: Callable[[Message], int] | None = None,
     ) -> None:
         self._encode, self._stop_token, self._policy = encode, stop_token, policy
-        self._write = write
+        self._write, self._end = write, end
         # for an inner function, this is the name of the outer function
         written = policy if hasattr(policy, "__qualname__") else type(policy)
         name = written.__qualname__.partition(".<locals>")[0]
@@ -66,9 +67,10 @@ class Scripted(SamplerSession):
         """Return the function's reply. Raises NoReply unless the reply is text or a Message."""
         reply = await self._reply(request.conversation)
         text = self._write(reply) if isinstance(reply, Message) else reply
+        ended = self._end(reply) if self._end and isinstance(reply, Message) else self._stop_token
         stop = first_stop(text, request.params.stop)
         tokens = tuple(self._encode(text[: stop[1]] if stop else text))
-        tokens += () if stop else (self._stop_token,)
+        tokens += () if stop else (ended,)
         cut = tokens[: request.params.max_tokens]
         whole: Finish = "stop_string" if stop else "stop"
         return Sampled(cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length")

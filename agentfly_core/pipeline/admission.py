@@ -28,7 +28,7 @@ from agentfly_core.inference.sampler import Request, Sampler, SamplingParams
 from agentfly_core.inference.templates import probes
 from agentfly_core.inference.templates.default import default_template
 from agentfly_core.inference.templates.dialect import SCHEMA
-from agentfly_core.inference.templates.model import ModelTemplate, writer
+from agentfly_core.inference.templates.model import ModelTemplate, end_of, writer
 from agentfly_core.inference.templates.text_encoder import TextEncoder, reply_encoder
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import lora, model_config, pretrained, probe
@@ -216,8 +216,9 @@ def _tool_call(candidate: Candidate) -> str:
     template = _chat_template(tokenizer)
     if isinstance(template, ModelTemplate):
         template = template.bound((SCHEMA,), None)
-    text = writer(template)(Message("assistant", "", (probes.CALL,)))
-    tokens = (*reply_encoder(tokenizer)(text), template.stop_tokens[0])
+    message = Message("assistant", "", (probes.CALL,))
+    text = writer(template)(message)
+    tokens = (*reply_encoder(tokenizer)(text), end_of(template, message))
     if (calls := template.parse(tokens).calls) != (probes.CALL,):
         raise ValueError(
             f"The chat template writes a call as {text!r}, but parses this text as {calls}."

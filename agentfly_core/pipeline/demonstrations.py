@@ -18,7 +18,7 @@ from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.parts import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.inference.templates.model import writer
+from agentfly_core.inference.templates.model import end_of, writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.pipeline.playing import (
     OnEpisode,
@@ -187,7 +187,7 @@ def unshown(
         properties = tool.parameters.get("properties")
         arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
         message = Message("assistant", "", (ToolCall(tool.name, arguments),))
-        reply = (*encode(writer(template)(message)), template.stop_tokens[0])
+        reply = (*encode(writer(template)(message)), end_of(template, message))
         answer = (Observation(tool.name, ""),)
         calls += [reply, template.extend(reply, answer, (*opening, message)) or ()]
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
@@ -18,7 +19,7 @@ from agentfly_core.config.parts import PROGRAM
 from agentfly_core.experiment.task import Task, template_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
-from agentfly_core.inference.templates.model import writer
+from agentfly_core.inference.templates.model import end_of, writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models.known import end_tokens
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
@@ -110,7 +111,8 @@ def scripted(
 
     The chat template encodes the replies as tokens.
     """
-    return Scripted(reply_encoder(tokenizer), template.stop_tokens[0], policy, writer(template))
+    encode, end = reply_encoder(tokenizer), partial(end_of, template)
+    return Scripted(encode, template.stop_tokens[0], policy, writer(template), end)
 
 
 def require_room(

@@ -15,7 +15,7 @@ from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, comm
 from agentfly_core.inference.templates.replies import OTHER, QUESTION, MessageWriter, ReplyReader
 from agentfly_core.inference.templates.variables import SWITCHES, jinja_of, switch_of, with_date
 from agentfly_core.records.messages import reply_text
-from agentfly_core.records.trajectory import BadCall, Message, Observation
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats.text import before_stop
 
 if TYPE_CHECKING:
@@ -168,7 +168,19 @@ class ModelTemplate:
 
     def written(self, message: Message) -> tuple[int, ...]:
         """Encode a reply, including its end token."""
-        return (*self._writer.tokens(self._writer.text(message)), self.stop_tokens[0])
+        return (*self._writer.tokens(self._writer.text(message)), self.end_of(message))
+
+    def end_of(self, message: Message) -> int:
+        """Return the token that ends a reply. GPT-OSS and GLM end a call with another token than
+        a text.
+        """
+        calls = [call for call in message.calls if isinstance(call, ToolCall)]
+        if not calls or len(self.stop_tokens) == 1:
+            return self.stop_tokens[0]
+        before, read = (QUESTION, message), [Observation(call.name, "") for call in calls]
+        whole = self._renderer.text((*before, *read), self._schemas)
+        end = self._end_of_reply(whole, before, read)
+        return self.stop_tokens[0] if end < 0 else self._renderer.tokens(whole[end:])[0]
 
     def difference(self, messages: MessageList) -> str:
         """Describe the first token of a prompt that differs on a chat server. Return "" if none
@@ -209,3 +221,10 @@ class ModelTemplate:
 def writer(template: ChatTemplate) -> Callable[[Message], str]:
     """Return the function that writes a reply as text in the call format of a template."""
     return template.reply_text if isinstance(template, ModelTemplate) else reply_text
+
+
+def end_of(template: ChatTemplate, reply: Message) -> int:
+    """Return the token with which the template ends a reply."""
+    if isinstance(template, ModelTemplate):
+        return template.end_of(reply)
+    return template.stop_tokens[0]

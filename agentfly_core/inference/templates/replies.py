@@ -70,7 +70,8 @@ class ReplyReader:
             return 0
         # compared as token strings: also in byte-level tokens, the ASCII characters of the mark are
         # unchanged
-        pieces = self.tokenizer.convert_ids_to_tokens(list(reply))
+        # None: a model may have, and sample, more ids than its tokenizer
+        pieces = [piece or "" for piece in self.tokenizer.convert_ids_to_tokens(list(reply))]
         before, mark, _ = "".join(pieces).partition(marks.close)
         ends = accumulate(map(len, pieces))
         return bisect_left([*ends], len(before + mark)) + 1 if mark else len(reply)

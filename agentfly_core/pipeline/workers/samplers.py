@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.sampler import Sampler
-from agentfly_core.inference.templates.model import writer
+from agentfly_core.inference.templates.model import end_of, writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
@@ -100,7 +100,7 @@ class Samplers:
 
         own = template_of(self.experiment.settings.template, tokenizer)
         chat, encode = self.chats[self.endpoint], reply_encoder(tokenizer)
-        return EndpointSampler(chat, encode, own.stop_tokens[0], writer(own))
+        return EndpointSampler(chat, encode, partial(end_of, own), writer(own))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
         """Return the policies and services of frozen speakers, by role. Each policy has its own

@@ -6,11 +6,14 @@ from random import Random
 
 import pytest
 
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.templates.call_formats import FORMATS
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.inference.templates.probes import table
 from agentfly_core.inference.templates.text_encoder import is_text, reply_encoder
-from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.pipeline.playing import scripted
+from agentfly_core.records.trajectory import BadCall, Message, Observation, Problem, ToolCall
 from tests.support.chat_templates import (
     HERMES,
     NATIVE,
@@ -169,6 +172,11 @@ def test_a_broken_call_is_told_with_its_fault():
             "<|channel|>analysis<|message|>1+1<|end|><|start|>assistant<|channel|>final<|message|>2",
             ("1+1", "2"),
         ),
+        (
+            "gptoss",
+            "<|channel|>final <|constrain|>json<|message|>2",
+            ("", "2"),
+        ),
     ],
 )
 def test_reasoning_is_apart_from_the_answer(family, text, expected):
@@ -314,3 +322,34 @@ def test_the_length_of_reasoning_ends_with_its_end_mark():
     assert template.reasoning_tokens([*reasoning, *reasoning]) == len(reasoning)
     assert template.reasoning_tokens(reasoning[:-1]) == len(reasoning) - 1
     assert template.reasoning_tokens(encode(tokenizer_of("gptoss"))("2")) == 0
+
+
+def test_reasoning_may_contain_ids_that_the_tokenizer_lacks():
+    """Models often have more ids than their tokenizers."""
+    template, tokenizer = template_of("qwen3"), tokenizer_of("qwen3")
+    reply = [*reply_encoder(tokenizer)("<think>\n1"), len(tokenizer) + 9]
+    assert template.reasoning_tokens(reply) == len(reply)
+    close = reply_encoder(tokenizer)("</think>")
+    assert template.reasoning_tokens([*reply, *close, 9]) == len(reply) + len(close)
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "call"),
+    [
+        ("qwen3", "<|im_end|>", "<|im_end|>"),
+        ("gptoss", "<|return|>", "<|call|>"),
+        ("glm4moe", "<|user|>", "<|observation|>"),
+    ],
+)
+async def test_a_scripted_reply_ends_with_the_token_of_its_kind(family, text, call):
+    replies = (Message("assistant", "", (ToolCall("search", {"text": "a"}),)), "99")
+
+    async def policy(conversation):
+        return replies[conversation.turn]
+
+    template, tokenizer = template_of(family), tokenizer_of(family)
+    sampler, params = scripted(policy, tokenizer, template), SamplingParams(1.0, 99, ())
+    for turn, end in enumerate((call, text)):
+        conversation = Conversation(Problem("p", "?"), 0, turn, (), TOOLS, 0)
+        reply = await sampler.sample(Request((), params, conversation))
+        assert tokenizer.decode(reply.tokens[-1:]) == end
