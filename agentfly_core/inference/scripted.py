@@ -29,11 +29,11 @@ class Scripted(SamplerSession):
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode` returns the tokens of a text, `write` the text of a message, and `end` its end token, by
-    default `stop_token`. Log-probabilities are 0.0. The version of replies is -1 until `load` sets
-    it. Stop strings and length limits apply. ServiceFailure and SamplerLost from the function are
-    raised unchanged. Every other error becomes NoReply, with the import path of the function and
-    the line of the error.
+    `encode` returns the tokens of a text, `write` the text of a message, and `end` its end token.
+    The default of `end` is `stop_token`. Log-probabilities are 0.0. The version of replies is -1
+    until `load` sets it. Stop strings and length limits apply. ServiceFailure and SamplerLost from
+    the function are raised unchanged. Every other error becomes NoReply, with the import path of
+    the function and the line of the error.
     """
 
     def __init__(
