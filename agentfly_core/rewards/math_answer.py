@@ -143,7 +143,7 @@ def _is_right(answer: str, right: str, prompt: str) -> bool:
     if in_base(answer) or in_base(right):
         with_base = (in_base(text) or in_base(f"{text}_10") for text in (answer, right))
         return len({*with_base}) == 1
-    # p - q is a term, since it has no two letters in a row
+    # p - q is a term: it lacks two letters in a row
     if (words := _WORDS.fullmatch(right)) and re.search("[A-Za-z]{2}", right):
         other = _WORDS.fullmatch(answer)
         return other is not None and _in_words(other) == _in_words(words)
