@@ -23,6 +23,8 @@ OWN_FLOW = "flows.own_flows:own_flow"
 PAGE = 200
 """The largest number of deployments that Prefect returns for a request."""
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
+SCHEDULE = {"schedule", "active", "parameters", "slug"}
+"""The fields of a schedule that a user sets."""
 
 
 def main() -> int:
@@ -106,17 +108,22 @@ def deploy() -> None:
 
 
 def deploy_own_flows() -> None:
-    """Create a deployment EXPERIMENT/FLOW for each flow in `flows` of an experiment in conf/."""
+    """Create a deployment EXPERIMENT/FLOW for each flow in `flows` of an experiment in conf/, or
+    update it and keep its schedules.
+    """
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.utilities.callables import parameter_schema
 
     from flows.own_flows import own_flow
 
     folder = str(Path.cwd())
     with get_client(sync_client=True) as client:
+        schedules = {(one.flow_id, one.name): one.schedules for one in all_deployments(client)}
         for experiment, flow in loading.flows():
+            of_experiment = client.create_flow_from_name(experiment)
             client.create_deployment(
-                client.create_flow_from_name(experiment),
+                of_experiment,
                 flow,
                 description=f"The flow {flow} of {loading.CONF}/{experiment}.yaml",
                 parameters={"experiment": experiment, "flow": flow},
@@ -126,6 +133,11 @@ def deploy_own_flows() -> None:
                 path=folder,
                 pull_steps=[{SET_FOLDER: {"directory": folder}}],
                 work_pool_name=POOL,
+                # Prefect deletes the schedules that this call does not repeat
+                schedules=[
+                    DeploymentScheduleCreate(**one.model_dump(include=SCHEDULE))
+                    for one in schedules.get((of_experiment, flow), ())
+                ],
             )
 
 
@@ -136,7 +148,9 @@ def delete_lost_flows() -> None:
     with get_client(sync_client=True) as client:
         for deployment in all_deployments(client):
             ours = (deployment.entrypoint, deployment.path) == (OWN_FLOW, str(Path.cwd()))
-            if ours and loading.has_lost(**deployment.parameters):
+            # a user may have added parameters
+            given = deployment.parameters
+            if ours and loading.has_lost(given["experiment"], given["flow"]):
                 client.delete_deployment(deployment.id)
 
 

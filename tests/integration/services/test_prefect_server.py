@@ -7,6 +7,7 @@ import sys
 import httpx
 import pytest
 
+from flows import deploy
 from flows.local.flow_run_owners import crash_dead
 from flows.local.own_servers import own_api, password
 from flows.local.prefect_server import answers, use
@@ -92,3 +93,40 @@ def test_work_continues_when_the_chosen_api_is_silent(tmp_path, monkeypatch, cap
         assert url != nowhere
         assert httpx.post(f"{url}/deployments/filter", json={}).status_code == 401
     assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text
+
+
+@pytest.fixture
+def stall(prefect_api, monkeypatch, tmp_path):
+    """The deployment of the flow `prices` of the experiment `stall`."""
+    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    use(prefect_api)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/stall.yaml").write_text("flows: {prices: 'my_shop:prices'}\n")
+    deploy.make_pool()
+    deploy.deploy_own_flows()
+    return f"{prefect_api}/deployments/name/stall/prices"
+
+
+def test_a_flow_of_an_experiment_keeps_its_schedules(stall, prefect_api):
+    cron = {"cron": "0 4 * * *", "timezone": "Europe/Berlin"}
+    added = {"schedule": cron, "active": False, "parameters": {"site": "lab"}}
+    url = f"{prefect_api}/deployments/{request('GET', stall)['id']}/schedules"
+    request("POST", url, json=[added])
+    for _ in range(2):
+        deploy.deploy_own_flows()
+    (kept,) = request("GET", stall)["schedules"]
+    assert (kept["active"], kept["parameters"]) == (False, {"site": "lab"})
+    assert cron.items() <= kept["schedule"].items()
+
+
+def test_a_removed_flow_with_edited_parameters_is_deleted(stall, prefect_api, tmp_path):
+    deployment = request("GET", stall)
+    parameters = {**deployment["parameters"], "site": "lab"}  # edited in Prefect's UI
+    edited = {"parameters": parameters, "enforce_parameter_schema": False}
+    request("PATCH", f"{prefect_api}/deployments/{deployment['id']}", json=edited)
+    (tmp_path / "conf/stall.yaml").unlink()
+    deploy.delete_lost_flows()
+    left = request("POST", f"{prefect_api}/deployments/filter", json={})
+    assert "stall" not in [one["parameters"].get("experiment") for one in left]
