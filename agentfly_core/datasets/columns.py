@@ -81,11 +81,12 @@ class _Tool(BaseModel):
     """A tool in OpenAI's format. The outer object with the key `function` may be missing."""
 
     name: str = Field(validation_alias=AliasChoices(AliasPath("function", "name"), "name"))
-    description: str = Field(
+    # in parquet, a missing field of a struct is null
+    description: str | None = Field(
         "", validation_alias=AliasChoices(AliasPath("function", "description"), "description")
     )
-    parameters: dict[str, Any] = Field(
-        default_factory=dict,
+    parameters: dict[str, Any] | None = Field(
+        None,
         validation_alias=AliasChoices(AliasPath("function", "parameters"), "parameters"),
     )
 
@@ -118,7 +119,7 @@ def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
     return tuple(
         ToolSchema(one, "", {})
         if isinstance(one, str)
-        else ToolSchema(one.name, one.description, one.parameters)
+        else ToolSchema(one.name, one.description or "", one.parameters or {})
         for one in tools
     )
 

@@ -96,7 +96,8 @@ def test_turns_of_sharegpt_are_messages(path: Path) -> None:
 
 def test_tools_are_selected_by_name_or_schema(path: Path) -> None:
     schema = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
-    for listed in (["add"], [schema], [{"name": "add"}], '["add"]'):
+    bare = {"name": "add", "description": None, "parameters": None}  # as parquet fills structs
+    for listed in (["add"], [schema], [bare], [{"name": "add"}], '["add"]'):
         row = row_of({"question": "1+1?", "tools": listed}, path)
         assert isinstance(row, Problem)
         assert (row.tools, row.facts) == (("add",), {})
