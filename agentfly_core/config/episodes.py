@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from agentfly_core.config.promotion import HeldOutDataset
 from agentfly_core.config.reference import NAME
@@ -107,7 +107,10 @@ class Rollout(Section):
         branching = value.get("branching") if isinstance(value, dict) else None
         if branching is None or "group_size" in value:
             return value
-        return {**value, "group_size": Branching.model_validate(branching).total}
+        try:
+            return {**value, "group_size": Branching.model_validate(branching).total}
+        except ValidationError:  # this fault is reported with its key when the section is read
+            return value
 
     @model_validator(mode="after")
     def _has_one_size(self) -> Self:

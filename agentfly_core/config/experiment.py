@@ -200,10 +200,9 @@ class Settings(Section):
     def _counts_the_files_of_a_program(cls, settings: T) -> T | dict[str, Any]:
         if not isinstance(settings, dict) or not (files := program_files(settings.get("agent"))):
             return settings
-        return {
-            **settings,
-            "code_files": [*dict.fromkeys([*settings.get("code_files", ()), *files])],
-        }
+        if not isinstance(own := settings.get("code_files", ()), list | tuple):
+            return settings
+        return {**settings, "code_files": [*dict.fromkeys([*own, *files])]}
 
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Self:

@@ -117,8 +117,10 @@ class TemplatePart(Part):
         if full["use"] != TEMPLATES["model"]:
             return full
         own = {"use", *parameters_of(load(full["use"]))}
+        if not isinstance(given := full.get("variables", {}), dict):
+            return full
         variables = {key: full.pop(key) for key in [*full] if key not in own}
-        return {**full, "variables": {**full.get("variables", {}), **variables}}
+        return {**full, "variables": {**given, **variables}}
 
 
 class Data(Part):
@@ -181,8 +183,10 @@ def program_files(agent: object) -> list[str]:
     """
     if not isinstance(agent, dict) or agent.get("use") not in ("program", PROGRAM):
         return []
-    words = [word for word in agent.get("command", ()) if isinstance(word, str)]
-    return [*agent.get("files", ()), *command_files(words)]
+    command, files = (agent.get(key, ()) for key in ("command", "files"))
+    if not isinstance(command, list | tuple) or not isinstance(files, list | tuple):
+        return []  # this fault is reported with its key when the agent is made
+    return [*files, *command_files([word for word in command if isinstance(word, str)])]
 
 
 class AgentPart(Section):

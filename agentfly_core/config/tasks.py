@@ -132,14 +132,16 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(shown := settings.get("warm_start"), Mapping):
             whole["warm_start"] = {"demonstrations": DEMONSTRATIONS, **shown}
         return whole
-    data = settings.get("data") or {}
+    data, warm_start = settings.get("data") or {}, settings.get("warm_start")
+    if not isinstance(data, Mapping):  # this fault is reported with its key, too
+        return {"rewards": {}, **settings}
     if data.get("use") != DATA and (beside := data.keys() - {"seed"}):
         raise ValueError(
             f"data.{min(beside)}: each of the tasks {', '.join(tasks)} has its own data. Set "
             f"tasks.{next(iter(tasks))}.data.{min(beside)} instead; only data.seed is shared."
         )
     mixture = {"rewards": {}, **settings, "data": data_of(tasks, data.get("seed"))}
-    if warm_start := settings.get("warm_start"):
+    if warm_start and isinstance(warm_start, Mapping):
         mixture["warm_start"] = _warm_start(warm_start, tasks)
     return mixture
 

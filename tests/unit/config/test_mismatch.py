@@ -35,11 +35,36 @@ def tiny(tmp_path):
             "adapter.targets=[]",
             "adapter.targets: Tuple should have at least 1 item after validation, not 0",
         ),
+        ("rollout.branching={totel: 3}", "rollout.branching.totel: there is no such key"),
+        ("template={use: model, variables: 3}", "template: ModelTemplate: variables: Input should"),
+        ("agent={use: program, command: null}", "agent: ProgramAgent: command: got null"),
+        (
+            "agent={use: program, command: [a], files: 3}",
+            "agent: ProgramAgent: files: Input should",
+        ),
     ],
 )
 def test_a_setting_of_another_type_is_refused_with_its_key(override, message, tiny):
     with pytest.raises(ValueError) as caught:
         loading.read(tiny, [override])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data=mine"], "\n  data: Input should be a valid dictionary"),
+        (["data={}", "warm_start=mine"], "\n  warm_start: Input should be a valid dictionary"),
+        (
+            ["agent={use: program, command: [a], files: [b]}", "code_files=3"],
+            "\n  code_files: Input should be a valid tuple (got 3)",
+        ),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_in_a_mixture(overrides, message, tiny):
+    task = "{data: {use: 'a:b', train: 1, test: 1}, warm_start: {demonstrations: 'a:b'}}"
+    with pytest.raises(ValueError) as caught:
+        loading.read(tiny, [f"tasks={{sums: {task}}}", *overrides])
     assert message in str(caught.value)
 
 

@@ -293,6 +293,8 @@ def test_prompts_without_tools_have_the_tokens_of_the_chat_server(family, count)
 def test_mistakes_in_settings_are_refused_with_the_remedy():
     with pytest.raises(ValueError, match=r"template\.date=2026-01-31"):
         ModelTemplate(tokenizer_of("llama3_2"))
+    with pytest.raises(ValueError, match=r"template\.date: got 'tomorrow'"):
+        ModelTemplate(tokenizer_of("llama3_2"), date="tomorrow")
     with pytest.raises(ValueError, match=r"template\.enable_thinkin: .*enable_thinking"):
         ModelTemplate(tokenizer_of("qwen3"), variables={"enable_thinkin": False})
     with pytest.raises(ValueError, match=r"Set template\.stop to"):
