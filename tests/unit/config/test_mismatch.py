@@ -56,7 +56,7 @@ def test_a_setting_of_another_type_is_refused_with_its_key(override, message, ti
         (["data=mine"], "\n  data: Input should be a valid dictionary"),
         (["data={}", "warm_start=mine"], "\n  warm_start: Input should be a valid dictionary"),
         (
-            ["agent={use: program, command: [a], files: [b]}", "code_files=3"],
+            ["data={}", "agent={use: program, command: [a], files: [b]}", "code_files=3"],
             "\n  code_files: Input should be a valid tuple (got 3)",
         ),
     ],
