@@ -23,7 +23,7 @@ def test_the_experiment_of_the_page_divides_a_step_as_shown():
 
 def test_every_setting_of_a_task_is_on_the_page():
     assert {*re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)} == TaskSettings.model_fields.keys()
-    limits = re.search(r"^\| `agent` .*limits of its own: (.*) \|$", PAGE, re.MULTILINE)[1]
+    limits = re.search(r"^\| `agent` .*own limits: (.*) \|$", PAGE, re.MULTILINE)[1]
     assert {*re.findall(r"`(\w+)`", limits)} == TaskLimits.model_fields.keys()
 
 
