@@ -32,7 +32,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import read
 from agentfly_core.datasets.arithmetic import arithmetic
 from agentfly_core.reports.nights.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
-from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict, confirmed_verdict, way
+from agentfly_core.reports.nights.promotion_gate import BothHeldOut, Verdict, confirmed_verdict, way
 from agentfly_core.system.formats import hashing
 from benchmarks import harness
 

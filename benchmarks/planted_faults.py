@@ -95,7 +95,7 @@ FAULTS = (
     ),
     Fault(
         "a late answer counts",
-        "authoring/author_call.py",
+        "authoring/time_limits.py",
         "        call.require_time()\n        return _giving(result)",
         "        return _giving(result)",
         "unit/authoring",

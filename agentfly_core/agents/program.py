@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 
-from agentfly_core.authoring.author_call import in_thread
+from agentfly_core.authoring.time_limits import in_thread
 from agentfly_core.gateway.connected import in_sandbox, isolates, outside
 from agentfly_core.gateway.process import ProgramCommand, ProgramEnd, RunningProgram
 from agentfly_core.gateway.server import served

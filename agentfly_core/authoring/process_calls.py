@@ -14,8 +14,8 @@ from typing import Protocol, TypedDict, TypeVar
 
 from pydantic import TypeAdapter
 
-from agentfly_core.authoring.author_call import Overdue, in_thread
 from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.time_limits import Overdue, in_thread
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.guarded import GuardedProcess
 

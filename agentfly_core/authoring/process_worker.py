@@ -11,10 +11,10 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from agentfly_core.authoring.author_call import harmless
-from agentfly_core.authoring.calling import awaited, is_awaitable
+from agentfly_core.authoring.author_part import awaited, is_awaitable
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.process_calls import Answer
+from agentfly_core.authoring.time_limits import harmless
 from agentfly_core.config.import_path import load
 from agentfly_core.system.formats.text import words_of
 

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter
 
-from agentfly_core.authoring import calling, injection, process_calls
-from agentfly_core.authoring.author_call import Overdue, episode_played
+from agentfly_core.authoring import author_part, injection, process_calls
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.event_loop import NONE_HELD, HeldCalls
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
+from agentfly_core.authoring.time_limits import Overdue, episode_played
 from agentfly_core.records.trajectory import (
     USABLE,
     Examples,
@@ -39,8 +39,8 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Reward(calling.AuthorPart):
-    """A function that scores a trajectory, made by `@reward`; see also `calling.AuthorPart`.
+class Reward(author_part.AuthorPart):
+    """A function that scores a trajectory, made by `@reward`; see also `author_part.AuthorPart`.
 
     The first retry waits `backoff` seconds. The wait doubles with each further retry, to at most
     LONGEST_WAIT. At most `concurrency` calls run at once; None means no limit. The function
@@ -223,7 +223,7 @@ class Reward(calling.AuthorPart):
             )
 
 
-class RewardOptions(calling.PartOptions, total=False):
+class RewardOptions(author_part.PartOptions, total=False):
     """Options of `@reward`. Reward and AuthorPart list their defaults."""
 
     backoff: float

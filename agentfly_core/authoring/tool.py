@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Unpack, overload
 
 from pydantic_core import to_jsonable_python
 
-from agentfly_core.authoring import calling, injection, process_calls
-from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring import author_part, injection, process_calls
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
+from agentfly_core.authoring.time_limits import Overdue
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation
 from agentfly_core.records.trajectory import (
     USABLE,
@@ -61,8 +61,8 @@ class StepResult:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tool(calling.AuthorPart):
-    """A function that a model can call, made by `@tool`; see also `calling.AuthorPart`.
+class Tool(author_part.AuthorPart):
+    """A function that a model can call, made by `@tool`; see also `author_part.AuthorPart`.
 
     The model reads a text result unchanged, and any other result as JSON. A result is shortened to
     `max_chars` bytes of UTF-8. Results without a text form, such as pictures, raise ServiceFailure.
@@ -262,7 +262,7 @@ class _Question:
     problem: Problem | None
 
 
-class ToolOptions(calling.PartOptions, total=False):
+class ToolOptions(author_part.PartOptions, total=False):
     """Options of `@tool`. Tool and AuthorPart list their defaults."""
 
     description: str

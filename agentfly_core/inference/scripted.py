@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from agentfly_core.authoring.author_call import on_loop
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.time_limits import on_loop
 from agentfly_core.inference.sampler import NoReply, Request, SamplerLost, SamplerSession
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Message, Sampled

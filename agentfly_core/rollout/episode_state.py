@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from agentfly_core.authoring import calling
-from agentfly_core.authoring.author_call import is_cancelled
+from agentfly_core.authoring import author_part
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent
+from agentfly_core.authoring.time_limits import is_cancelled
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Doing, Span, moment
 from agentfly_core.records.trajectory import Ending, Problem
@@ -187,7 +187,7 @@ async def state_of(environment: Environment, method: str, work: Callable[[], Awa
     """
     kind = type(environment).__name__
     try:
-        return await calling.call(work, STATE_SECONDS, f"{kind}.{method}()", [environment])
+        return await author_part.call(work, STATE_SECONDS, f"{kind}.{method}()", [environment])
     except (ServiceFailure, NotImplementedError):
         raise
     except Exception as error:  # author code

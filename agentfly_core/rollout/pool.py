@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfly_core.authoring import calling, injection
+from agentfly_core.authoring import author_part, injection
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction
 from agentfly_core.records.trajectory import Problem
@@ -230,7 +230,7 @@ class Pool:
 
     async def _started(self, seconds: float) -> Instance:
         try:
-            environment = await calling.made(self._kind, self._limit.settings, seconds)
+            environment = await author_part.made(self._kind, self._limit.settings, seconds)
         except Exception as error:  # `__init__` is an author's code and may raise any error
             wrong = self._failure(self._kind.__init__, error)
             raise ServiceFailure(f"{self._kind.__name__} could not be created: {wrong}") from None
@@ -285,7 +285,7 @@ class Pool:
         # in a spoilt environment, a call that exceeded its time limit may still be running
         if not self._is_worn(instance) and not instance.environment.spoilt:
             try:
-                kept = bool(await calling.call(healthy, CLOSE_SECONDS, self._called(healthy)))
+                kept = bool(await author_part.call(healthy, CLOSE_SECONDS, self._called(healthy)))
             except Exception as error:  # after any error the instance is closed
                 self._failure(healthy, error)
         if not kept:
@@ -320,7 +320,7 @@ class Pool:
         """
         bound: Callable[[], Awaitable[object]] = functools.partial(method, *arguments)
         try:
-            keep(await calling.call(bound, seconds, self._called(method)))
+            keep(await author_part.call(bound, seconds, self._called(method)))
         except Exception as error:  # a method is an author's code and may raise any error
             return self._failure(method, error, *arguments)
         return ""

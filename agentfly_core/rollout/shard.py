@@ -13,8 +13,8 @@ from functools import partial
 from operator import attrgetter
 
 from agentfly_core.authoring import injection
-from agentfly_core.authoring.author_call import episode_played, on_loop
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
+from agentfly_core.authoring.time_limits import episode_played, on_loop
 from agentfly_core.inference.sampler import NoReply, Sampler, SamplerLost
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Team, Trajectory, team

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any, TypeAlias
 
-from agentfly_core.authoring.author_call import Steps
 from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.time_limits import Steps
 from agentfly_core.rollout.history.timeline import EpisodeBranch
 from agentfly_core.system.formats.tracebacks import INSTALLED
 

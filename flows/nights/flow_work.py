@@ -18,7 +18,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.held_out import held_out
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.nights import recorded_changes
-from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict, confirmed_verdict, way
+from agentfly_core.reports.nights.promotion_gate import BothHeldOut, Verdict, confirmed_verdict, way
 from agentfly_core.runs.summary import Evaluations
 from agentfly_core.store.artifact import Artifact, Pointer
 from flows.flow_run import experiment_of_flow

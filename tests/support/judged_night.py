@@ -12,7 +12,7 @@ from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored
 from agentfly_core.reports.nights.held_out import held_out
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
-from agentfly_core.reports.nights.promotion import judge
+from agentfly_core.reports.nights.promotion_gate import judge
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.runs.summary import Evaluations, summarise

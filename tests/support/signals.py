@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from agentfly_core.authoring import calling
+from agentfly_core.authoring import author_part
 
 
 class Signal:
@@ -25,4 +25,4 @@ class Signal:
 
 async def called(method: Callable[..., Any], *arguments: Any) -> Any:
     """Result of an environment's method, called on the event loop of the environments."""
-    return await calling.call(functools.partial(method, *arguments), 30, method.__name__)
+    return await author_part.call(functools.partial(method, *arguments), 30, method.__name__)

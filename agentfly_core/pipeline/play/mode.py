@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from agentfly_core.authoring.author_call import in_thread
+from agentfly_core.authoring.time_limits import in_thread
 from agentfly_core.inference.sampler import HiddenStates, Request, Sampler, SamplerSession
 from agentfly_core.records.run_record import ModeName
 from agentfly_core.records.trajectory import (

@@ -20,7 +20,7 @@ from agentfly_core.config.experiment import Night
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.run_layout import RunLayout
-from agentfly_core.reports.nights.promotion import Verdict
+from agentfly_core.reports.nights.promotion_gate import Verdict
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged

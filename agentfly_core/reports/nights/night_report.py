@@ -21,7 +21,7 @@ from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.reports.nights.night_ledger import DECIDED, Judgement, NightEntry, NightLedger
-from agentfly_core.reports.nights.promotion import Verdict
+from agentfly_core.reports.nights.promotion_gate import Verdict
 from agentfly_core.reports.show.choice import StoredEpisode
 from agentfly_core.reports.show.markdown import fenced, marked, plain, table
 from agentfly_core.reports.show.printed import Twice, most_changed

@@ -35,7 +35,7 @@ from agentfly_core.reports.nights.night_ledger import (
     NightLedger,
     ScoredProblems,
 )
-from agentfly_core.reports.nights.promotion import CONFIRMATION, Verdict
+from agentfly_core.reports.nights.promotion_gate import CONFIRMATION, Verdict
 from agentfly_core.runs.run import known_run, problems_played, recorded_settings, refuse_if_open
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.lock import Locked

@@ -20,7 +20,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.nights.held_out import HeldOut
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightEntry, NightLedger
 from agentfly_core.reports.nights.nights import Nights
-from agentfly_core.reports.nights.promotion import BothHeldOut, Verdict, confirmed_verdict
+from agentfly_core.reports.nights.promotion_gate import BothHeldOut, Verdict, confirmed_verdict
 from agentfly_core.runs.tracking.mlflow_client import DIGEST, MlflowStore
 from agentfly_core.store.artifact import Artifact
 from flows import run_pages

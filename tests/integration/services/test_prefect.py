@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
-from agentfly_core.reports.nights.promotion import Verdict
+from agentfly_core.reports.nights.promotion_gate import Verdict
 from agentfly_core.runs.run import links_of, opened
 from agentfly_core.system.devices import held, slot
 from flows.experiments import load_experiment

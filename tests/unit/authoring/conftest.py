@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentfly_core.authoring import author_call
+from agentfly_core.authoring import time_limits
 from tests.support.rooms import Room
 
 
 @pytest.fixture
 def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that does not listen is given up after 0.05 s; no environment was made yet."""
-    monkeypatch.setattr(author_call, "GRACE", 0.05)
+    monkeypatch.setattr(time_limits, "GRACE", 0.05)
     Room.made.clear()
 
 

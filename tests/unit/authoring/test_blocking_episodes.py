@@ -139,7 +139,7 @@ def test_blocking_code_is_named_and_later_work_has_another_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as short, pytest.raises(LoopHeld) as held:
-        short.setattr("agentfly_core.authoring.author_call.LONGEST", 0.3)
+        short.setattr("agentfly_core.authoring.time_limits.LONGEST", 0.3)
         short.setattr("agentfly_core.rollout.shard.LEASE_SECONDS", 0.3)
         run(made(released)())
     assert str(held.value).startswith(f"{name} held the event loop for more than ")

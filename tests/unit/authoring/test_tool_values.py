@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from agentfly_core.authoring.calling import made
+from agentfly_core.authoring.author_part import made
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import Tool, tool

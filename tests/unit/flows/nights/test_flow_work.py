@@ -10,7 +10,7 @@ import pytest
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.reports.nights.night_ledger import Champion, Judgement, NightLedger
-from agentfly_core.reports.nights.promotion import Verdict
+from agentfly_core.reports.nights.promotion_gate import Verdict
 from agentfly_core.store.artifact import ArtifactKey, Pointer
 from flows.nights import flow_work
 from flows.nights.flow_work import FlowWork

@@ -8,7 +8,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.records.dataset import build
 from agentfly_core.reports.nights.held_out import HeldOut
-from agentfly_core.reports.nights.promotion import (
+from agentfly_core.reports.nights.promotion_gate import (
     BothHeldOut,
     Way,
     confirmed_verdict,

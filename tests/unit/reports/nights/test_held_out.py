@@ -22,7 +22,7 @@ from agentfly_core.records.trajectory import (
     of_task,
 )
 from agentfly_core.reports.nights.held_out import HeldOut, held_out, outcomes
-from agentfly_core.reports.nights.promotion import compare_goal
+from agentfly_core.reports.nights.promotion_gate import compare_goal
 from agentfly_core.runs.summary import Evaluations
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
 from agentfly_core.store.store import Store

@@ -26,7 +26,7 @@ from agentfly_core.reports.nights.night_ledger import (
     ScoredProblems,
 )
 from agentfly_core.reports.nights.nights import Nights, beginning
-from agentfly_core.reports.nights.promotion import Comparison, Verdict
+from agentfly_core.reports.nights.promotion_gate import Comparison, Verdict
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.lock import Locked

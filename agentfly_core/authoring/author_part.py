@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self, TypedDict, TypeGuard, TypeVar
 from typing_extensions import TypeIs
 
 from agentfly_core.authoring import process_calls
-from agentfly_core.authoring.author_call import Overdue, in_thread, on_loop
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import (
     NAMED,
@@ -20,6 +19,7 @@ from agentfly_core.authoring.injection import (
     read,
     refuse_iterators,
 )
+from agentfly_core.authoring.time_limits import Overdue, in_thread, on_loop
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.system.formats.json_value import JSON
 

@@ -5,7 +5,7 @@ import pytest
 from agentfly_core.config.loading import read
 from agentfly_core.config.promotion import GuardDataset, Promotion
 from agentfly_core.reports.nights.held_out import HeldOut
-from agentfly_core.reports.nights.promotion import Verdict, compare_goal, judge, with_failures
+from agentfly_core.reports.nights.promotion_gate import Verdict, compare_goal, judge, with_failures
 from benchmarks.nights import STARTS, Found, Gate, champions, faults, gains, main, promotions
 
 DEFAULT = Promotion()

@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 from agentfly_core.authoring import call_table
-from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.author_part import call
 from agentfly_core.authoring.call_table import CallTable
-from agentfly_core.authoring.calling import call
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.event_loop import run
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.scoring import score_here
+from agentfly_core.authoring.time_limits import Overdue
 from agentfly_core.authoring.tool import tool
 from agentfly_core.records.trajectory import Observation, Problem, Trajectory
 from agentfly_core.rollout.resources import ResourceManager, resources_for
@@ -142,7 +142,7 @@ async def test_a_task_that_begins_after_its_call_strikes_no_other_call(
 def test_asyncio_threads_of_a_tool_block_neither_calls_nor_exit() -> None:
     program = """
 import asyncio, threading
-from agentfly_core.authoring.calling import Overdue, call
+from agentfly_core.authoring.author_part import Overdue, call
 from agentfly_core.authoring.event_loop import run
 async def hangs():
     await asyncio.to_thread(threading.Event().wait)

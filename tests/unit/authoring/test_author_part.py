@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.authoring import calling
-from agentfly_core.authoring.calling import Overdue
+from agentfly_core.authoring import author_part
+from agentfly_core.authoring.author_part import Overdue
 from agentfly_core.authoring.environment import Environment
 from tests.support.signals import Signal
 from tests.support.waiting import LIMIT
@@ -18,7 +18,7 @@ from tests.support.waiting import LIMIT
 
 async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float) -> Any:
     lent = [value for value in arguments.values() if isinstance(value, Environment)]
-    return await calling.call(
+    return await author_part.call(
         functools.partial(function, **arguments), seconds, "The tool 'search'", lent
     )
 
@@ -73,7 +73,7 @@ async def test_a_hanging_function_is_overdue_and_the_loop_can_end() -> None:
 def test_a_function_that_hangs_forever_lets_the_program_end() -> None:
     program = """
 import asyncio, threading
-from agentfly_core.authoring.calling import Overdue, call
+from agentfly_core.authoring.author_part import Overdue, call
 try:
     asyncio.run(call(threading.Event().wait, 0.01, "wait"))
 except Overdue:
