@@ -120,7 +120,8 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
         for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
             add_report(mlflow_place(site), run_id, text, address)
     link = mlflow_link(store, site, night, "The night's run in MLflow")
-    show_page("night", ledger.experiment, f"{report}\n{link}", f"Outcome of {night}")
+    title, _, rest = report.partition("\n\n")
+    show_page("night", ledger.experiment, f"{title}\n\n{link}\n\n{rest}", f"Outcome of {night}")
 
 
 def report_aliases(ledger: NightLedger, site: Site) -> None:

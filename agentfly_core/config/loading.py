@@ -140,7 +140,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
             "The key `code` is computed and cannot be set. List data files that your modules read "
             "in `code_files`."
         )
-    settings = _completed(_validate(Settings, values, str(path)))
+    settings = _completed(_validate(Settings, values, ", ".join([str(path), *overrides])))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
     origin = {}
     for key in flat(settings.model_dump(mode="json")):

@@ -108,13 +108,13 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The reason: "Promoted: goal 0.913 instead of 0.871 on 998 problems, difference +0.042
+        """The reason: "Better: goal 0.913 instead of 0.871 on 998 problems, difference +0.042
         ...".
         """
         if failed := [one for one in self.comparisons if not one.held]:
             return f"Not promoted: {'; '.join(map(str, failed))}."
         gains = [one for one in self.comparisons if one.name in (GOAL, CONFIRMATION)]
-        return f"Promoted: {'; '.join(map(str, gains))}; no guard is violated."
+        return f"Better: {'; '.join(map(str, gains))}; no guard is violated."
 
     def confirmed(self, confirmation: Comparison) -> Verdict:
         """Return the verdict with the comparison of the confirmation added."""

@@ -93,8 +93,8 @@ def test_the_reports_in_prefect_and_mlflow_link_to_each_other(
 
     (artifact,) = artifacts(api, mine)
     assert (artifact["key"], artifact["type"]) == (artifact_key("night", "My_shop"), "markdown")
-    assert artifact["data"].startswith(first)
-    assert f"http://127.0.0.1:5000/#/experiments/1/runs/{mlflow.run_id}/" in artifact["data"]
+    run_page = f"http://127.0.0.1:5000/#/experiments/1/runs/{mlflow.run_id}/"
+    assert artifact["data"].startswith(f"{first}\n\n[The night's run in MLflow]({run_page}")
 
     client, page = MlflowClient(place.uri), f"{api.removesuffix('/api')}/runs/flow-run/{mine}"
     info = client.get_run(mlflow.run_id)

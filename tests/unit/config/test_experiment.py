@@ -136,6 +136,7 @@ def test_a_file_without_settings_is_refused_with_the_line(text, message, tmp_pat
             r"The value of the override 'data.tens', line 1, column 3 is invalid YAML",
         ),
         (["seed=1", "seed.x=2"], r"seed: Input should be a valid integer \(got \{'x': 2\}\)"),
+        (["seed=x"], r"tiny\.yaml, seed=x is not a valid experiment configuration:\n  seed: "),
         (["=1"], "expected key=value"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_better_policy_that_passes_the_guards_is_promoted() -> None:
         "unscored",
     ]
     assert verdict.why == (
-        "Promoted: goal 0.9 instead of 0.85 on 1,000 problems, difference +0.050 with lower "
+        "Better: goal 0.9 instead of 0.85 on 1,000 problems, difference +0.050 with lower "
         "bound +0.037, which must be above 0; no guard is violated."
     )
 
