@@ -202,7 +202,7 @@ async def test_a_command_outside_of_the_game_is_refused(
     command: str, few: dict[str, list[Problem]]
 ) -> None:
     game = await begun(few["train"][0])
-    with pytest.raises(ToolError, match="begins with go, "):
+    with pytest.raises(ToolError, match="begins with one of go, "):
         game.do(command)
     await game.close()
 

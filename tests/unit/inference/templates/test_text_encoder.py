@@ -104,5 +104,5 @@ def test_a_tokenizer_with_other_served_tokens_is_refused() -> None:
 
 
 def test_a_tokenizer_written_in_python_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"a object, expected .*tokenizers library"):
+    with pytest.raises(ValueError, match=r"a object, expected .*library `tokenizers`"):
         TextEncoder(object())
