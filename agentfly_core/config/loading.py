@@ -87,7 +87,7 @@ def flows() -> list[tuple[str, str]]:
 
     Files that cannot be read are skipped. The commands that use such a file print the reason.
     """
-    return [(name, flow) for name in names() for flow in _flows_of(name) or ()]
+    return [(name, flow) for name in names(CONF) for flow in _flows_of(name) or ()]
 
 
 def has_lost(experiment: str, flow: str) -> bool:
