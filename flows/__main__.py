@@ -1,5 +1,6 @@
 """The command line: `agentfly COMMAND ...`, also `python -m flows COMMAND ...`."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from cyclopts import CycloptsError, UnknownCommandError, UnknownOptionError
 from agentfly_core.system.formats.text import redact
 from agentfly_core.system.module_search import import_ours
 from flows.cli.app import agentfly
-from flows.local.terminal import typed, visible_output
+from flows.local.terminal import is_unread, typed, visible_output
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -27,7 +28,9 @@ def main(words: Sequence[str] | None = None) -> int:
             command, bound, _ = agentfly(words).parse_args(
                 words, exit_on_error=False, print_error=False
             )
-            return command(*bound.args, **bound.kwargs) or 0
+            status = command(*bound.args, **bound.kwargs) or 0
+            sys.stdout.flush()
+            return status
         except CycloptsError as error:
             # the words of a command may contain a secret
             print(f"agentfly: {redact(explain(error, words))}", file=sys.stderr)
@@ -36,6 +39,10 @@ def main(words: Sequence[str] | None = None) -> int:
             print("agentfly: interrupted; the same command continues.", file=sys.stderr)
             return 130
         except Exception as error:  # the error is raised again unless it is a user's mistake
+            if isinstance(error, BrokenPipeError) and is_unread():
+                # Python prints an error if its last flush fails
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 1
             from flows.orchestration import is_mistake, message  # imports libraries
 
             if not is_mistake(error):

@@ -5,6 +5,7 @@ fill the clipboard, hide lines or reverse letters.
 """
 
 import json
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,13 @@ def visible_output() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+def is_unread() -> bool:
+    """Whether the program that reads the output in a pipe, such as `head`, has ended."""
+    errors = select.poll()
+    errors.register(sys.stdout.fileno(), 0)
+    return bool(errors.poll(0))
 
 
 class VisibleConsole(Console):

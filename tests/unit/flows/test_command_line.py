@@ -1,6 +1,8 @@
 """How command lines are parsed, explained and completed."""
 
+import os
 import shlex
+import sys
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
@@ -115,6 +117,17 @@ def test_a_mistyped_command_gives_one_message_with_a_remedy(
     assert printed.out == ""
     assert printed.err.startswith("agentfly: ")
     assert expected in printed.err
+
+
+def test_a_command_without_a_reader_ends_quietly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert main(["requirements", "cpu"]) == 1
+    assert capsys.readouterr().err == ""
 
 
 def completions(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
