@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from prefect import get_run_logger
 from prefect.runtime import flow_run
@@ -47,13 +48,17 @@ def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     terminal or in the log of the flow run. `holder` is the text by which this process is reported
     to others. Raises ValueError if GPUs are missing.
     """
-    # only processes that a worker starts have this variable
-    by_worker = "PREFECT__FLOW_RUN_ID" in os.environ
-    log = get_run_logger() if by_worker else logger
+    log = log_of_flow_run()
     wanted: list[Device] = []
     if site.device == "cuda":
         wanted = numbered(gpus, site.locks)
-    elif by_worker:
+    elif log:
         wanted = [slot(site.slots, site.locks)]
-    with held(wanted, holder, log.warning):
+    with held(wanted, holder, (log or logger).warning):
         yield
+
+
+def log_of_flow_run() -> logging.Logger | logging.LoggerAdapter[Any] | None:
+    """Return the log of this flow run in Prefect if a worker has started it, otherwise None."""
+    # only processes that a worker starts have this variable
+    return get_run_logger() if "PREFECT__FLOW_RUN_ID" in os.environ else None

@@ -13,7 +13,7 @@ from agentfly_core.runs.run import opened
 from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.progress import listening
-from flows.flow_run import devices, experiment_of_flow
+from flows.flow_run import devices, experiment_of_flow, log_of_flow_run
 from flows.local.display import Display
 from flows.local.flow_run_owners import crash_dead
 from flows.local.state_dirs import settle
@@ -43,9 +43,10 @@ def session(
             crash_dead()
             mine.link("prefect_flow_run_ids", str(flow_run.id))
             mine.remember_sandbox()
+            log = log_of_flow_run()
             with (
                 reporting(mine) as report,
-                Display(name, mine.settings.steps) as display,
+                Display(name, mine.settings.steps, log=log.info if log else None) as display,
                 listening(display),
             ):
                 report(mine)  # the MLflow run appears while services start

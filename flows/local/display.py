@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,17 @@ class Display:
         with Display("quickstart-1f2e3d4c", steps=15) as display, listening(display):
             ...
 
-    Any thread may call a display.
+    Any thread may call a display. With `log`, lines go there instead of the console.
     """
 
-    def __init__(self, run: str, steps: int, console: Console | None = None) -> None:
-        self._console, self._steps = console or VisibleConsole(), steps
+    def __init__(
+        self,
+        run: str,
+        steps: int,
+        console: Console | None = None,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self._console, self._steps, self._log = console or VisibleConsole(), steps, log
         self._bars = _bars(self._console)
         self._run = self._bars.add_task(run, total=steps, note="")
         self._lock = threading.Lock()
@@ -85,7 +91,10 @@ class Display:
             f"{where:<11} {report.stage:<11} {report.done:>6}/{report.total:<6} "
             f"{duration(self._reported - self._stage_began):>12}  {report.note}"
         )
-        self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
+        if self._log:
+            self._log(line.strip())
+        else:
+            self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager

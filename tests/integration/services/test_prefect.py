@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -273,6 +274,7 @@ def test_a_cancelled_run_can_be_retried(orchestrator):
     orchestrator.wait(triggered, "Completed")
     assert json.loads((run / "summary.json").read_text())["steps"] == 4
     until(lambda: ("update step 4", "Completed") in orchestrator.tasks(triggered))
+    until(lambda: re.search(r"step 4/4 +evaluate +\d+/\d+ ", orchestrator.log(triggered)))
     reused = [name for name, state in orchestrator.tasks(triggered) if state == "Reused"]
     assert {"prepare the dataset", "make the base model", f"update step {done}"} <= set(reused)
     assert f"update step {done + 1}" not in reused
