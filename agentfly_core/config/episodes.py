@@ -32,7 +32,8 @@ class Branching(Section):
     A problem has `total` episodes. `init` of these episodes begin with the problem's prompt, and
     each of them can be forked (total - init) / init times. If fewer forks are made, episodes that
     begin with the prompt are played instead. A fork is a further episode in which the reply to a
-    tool's result is sampled again. After such a reply, the mode decides whether to fork:
+    tool's result is sampled again. After each reply to a tool's result, the mode decides whether to
+    fork:
 
     - `entropy` forks with probability P.
     - `threshold` forks if P is above `tau`.

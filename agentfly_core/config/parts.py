@@ -221,7 +221,9 @@ class AgentPart(Section):
 
     @property
     def speakers(self) -> Mapping[str, SpeakerReference]:
-        """For each role in `frozen`, its policy or chat service. Roles with `self` are left out."""
+        """For each role in `frozen`, its policy or chat service. Roles with the value `self`, the
+        trained policy, are left out.
+        """
         named = {role: speaker(who) for role, who in self.frozen.items()}
         return {role: who for role, who in named.items() if who}
 
@@ -329,7 +331,7 @@ class OwnSettings:
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
     """Yield the settings of each class or function in `tools`, `rewards` and `environments`.
 
-    `sections` has these three sections. `keys` is the place of the section that contains them.
+    `sections` has these three sections. `keys` is the path of the section that contains all three.
     """
     for number, tool in enumerate(sections.get("tools", ())):
         yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)

@@ -56,9 +56,9 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
 def demonstration_of(row: DataRow) -> RecordedChat:
     """Return the chat in a row that a warm start imitates.
 
-    The chat is in a field of CHATS, or it consists of a prompt and a completion in a field of
-    COMPLETIONS. Raises ValueError unless exactly one of these fields is present, or if the chat
-    does not contain a reply to train.
+    The chat is in a field that CHATS names. Otherwise the row has a prompt, and a completion in a
+    field that COMPLETIONS names. Raises ValueError unless exactly one of these fields is present,
+    or if the chat does not contain a reply to train.
     """
     choices = (*CHATS, *COMPLETIONS)
     if not (fields := _given(row, choices)):

@@ -105,7 +105,7 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the name of the speakers with which advantages compare a trajectory.
+    """Return the group of speakers within which the advantage of a trajectory is computed.
 
     This is the speaker's role, such as `worker`: the trajectory is compared with all workers of the
     problem's episodes. If a reward has a value for `worker/2`, this speaker is compared only with

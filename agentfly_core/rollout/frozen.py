@@ -70,12 +70,12 @@ class Cast(SamplerSession):
         return await self.sessions[self.places.get(role, 0)].hidden(prompt, layers, speaker)
 
     def open(self) -> None:
-        """Increase the number of open branches in all sessions by 1."""
+        """Add 1 to the number of open branches in each session."""
         for session in self.sessions:
             session.open()
 
     def close(self) -> None:
-        """Decrease the number of open branches in all sessions by 1."""
+        """Subtract 1 from the number of open branches in each session."""
         for session in self.sessions:
             session.close()
 

@@ -294,7 +294,7 @@ class EpisodeRules:
 
     @cached_property
     def form(self) -> Form:
-        """The form of conversations with the experiment's tools and the default for reasoning."""
+        """The form of conversations with the experiment's tools and its default for reasoning."""
         return Form(self.schemas)
 
     @cached_property

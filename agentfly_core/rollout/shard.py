@@ -112,10 +112,11 @@ async def collect(
     """Play a shard of episodes concurrently.
 
     For each episode, `watch` is called with the trajectory that contains the answer. Episodes that
-    branch off from others are played in rounds after all other episodes, so their batches do not
-    depend on timing. At most `min(episodes, environments, spec.at_once)` episodes that need
-    environments run at once, so a running episode never waits for an environment. Episodes without
-    environments run in addition to these.
+    branch off from others begin after all other episodes have ended, one round of branches after
+    the other. So the requests that the sampler gets at once do not depend on timing. At most
+    `min(episodes, environments, spec.at_once)` episodes that need environments run at once, so a
+    running episode never waits for an environment. Episodes without environments run in addition to
+    these.
 
     Returns
 

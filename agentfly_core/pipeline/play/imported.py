@@ -24,7 +24,7 @@ from agentfly_core.records.trajectory import Problem, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import. The episodes are stored as the play `name`.
+    """The result of an import. The episodes are stored in the folder `plays/NAME`.
 
     `episodes` is the number of all episodes. `traces` is the number of episodes with recorded token
     ids. `kept` is the number of traces that keep these ids. All other traces are encoded again.

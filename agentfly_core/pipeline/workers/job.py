@@ -121,8 +121,8 @@ class Blame:
 
     @classmethod
     def held(cls, calls: HeldCalls) -> Blame:
-        """Return a Blame in which the episodes of these calls have failed. The calls held the event
-        loop.
+        """Return a Blame that lists the episodes of these calls as failed, because the calls held
+        the event loop.
         """
         return cls({episode: reason for (_, episode), reason in calls.items()})
 

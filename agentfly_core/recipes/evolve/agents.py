@@ -54,10 +54,10 @@ class Evolve:
     and gives at most `expert_turns` replies.
 
     The speaker `evolver` proposes, checks and merges agents and answers, see `PromptOperators`.
-    With `pool`, a program does this with sets of skills, and the speaker only merges answers, see
-    `SymbolicOperators`. `Evolution` describes `children`, `generations`, `proposals`,
-    `quality_check` and `mutation`. `budget` is the limit of all replies of an episode: a generation
-    begins only if its replies fit into it.
+    With `pool`, agents are sets of skills: a program proposes, checks and merges them, and the
+    speaker only merges answers, see `SymbolicOperators`. `Evolution` describes `children`,
+    `generations`, `proposals`, `quality_check` and `mutation`. `budget` is the limit of all replies
+    of an episode: a generation begins only if its replies fit into it.
     """
 
     def __init__(

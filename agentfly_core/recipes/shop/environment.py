@@ -22,9 +22,9 @@ class Shop(Environment):
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
     `products` has the products by key. `page` lists the keys of the products that the model saw
-    last. `cart` has the number of pieces in the cart by key. After the checkout, `order` has the
-    ordered numbers of pieces by key. Methods raise ToolError for mistakes of the model, such as a
-    wrong key.
+    last. `cart` has the number of pieces in the cart by key. After the checkout, `order` says how
+    many pieces of each key were bought. Methods raise ToolError for mistakes of the model, such as
+    a wrong key.
     """
 
     async def reset(self, problem: Problem) -> None:

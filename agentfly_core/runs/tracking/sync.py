@@ -28,7 +28,7 @@ EVALUATE = "agentfly.synced_evaluate"
 
 
 def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
-    """Send the seconds of each stage before the first step.
+    """Send how many seconds each stage took that ran before the first step.
 
     The metrics of these stages are sent, too, for example `warm_start/train/loss` for each round of
     the warm start.
