@@ -46,7 +46,8 @@ class Evaluator:
         return replace(self, further=further)
 
     def once(self, policy: Pointer, logs: Path) -> Evaluation:
-        """Evaluate a policy on all test problems. The services are started only for this call.
+        """Evaluate a policy on all test problems. The services are started only for this call, and
+        not for a stored evaluation.
 
         Raises ValueError if the model or a dataset does not fit the experiment.
         """
@@ -54,8 +55,16 @@ class Evaluator:
         # by this owner name, a later evaluation of the policy finds and ends the services of a
         # killed evaluation
         complete, owner = self.with_datasets(policy), f"evaluate-{policy.digest[:16]}"
+        if complete.is_stored(policy):
+            stored = Evaluations(self.experiment)
+            return stored.with_datasets(policy, stored.stored(policy, "test", self.data))
         with rollout_services(self.experiment, policy, owner, logs) as player:
             return complete.on_test(player, policy, 0)
+
+    def is_stored(self, policy: Pointer) -> bool:
+        """Whether all episodes and scores of `on_test` are stored and undamaged."""
+        own = Evaluations(self.experiment).is_complete(policy, "test", self.data)
+        return own and all(other.is_stored(policy) for other in self.further.values())
 
     def on_test(self, player: JobPlayer, policy: Pointer, step: int) -> Evaluation:
         """Evaluate a policy on the test split, and on the datasets in `further`.
