@@ -51,6 +51,10 @@ def test_atoms_are_never_joined() -> None:
     assert tokenizer.tokenize(" for 31 euros.")[-3:] == ["Ġ", "euros", "."]
 
 
+def test_an_atom_of_two_digits_makes_a_number_one_token() -> None:
+    assert "31" in nano.tokenizer(SAID, [r"\d\d"]).tokenize(" for 31 euros.")
+
+
 def test_any_text_is_encoded_and_decoded() -> None:
     tokenizer = nano.byte_tokenizer()
     text = "Zürich 東京 🚲\n"
