@@ -63,7 +63,7 @@ def rollout_metrics(
     """
     if not trajectories:
         return {}
-    played = _Played(trajectories, {score.trajectory_id: score for score in scored})
+    played = _played(trajectories, scored)
     rollout = {
         **played.conversation(tools),
         **played.times(timings),
@@ -71,15 +71,22 @@ def rollout_metrics(
         **played.speakers(),
     }
     metrics = {f"rollout/{name}": value for name, value in rollout.items()}
-    by_reward: defaultdict[str, list[float]] = defaultdict(list)
-    for score in played.scores:
-        for name, value in score.rewards.items():
-            by_reward[name].append(value)
-    for name, values in by_reward.items():
+    for name, values in rewards_by_name(trajectories, scored).items():
         metrics[f"reward_extra/{name}/mean"] = fmean(values)
         metrics[f"reward_extra/{name}/max"] = max(values)
         metrics[f"reward_extra/{name}/min"] = min(values)
     return metrics
+
+
+def rewards_by_name(
+    trajectories: Sequence[Trajectory], scored: Iterable[Scored]
+) -> dict[str, list[float]]:
+    """Return the values of each reward in the scored episodes: `{"exact": [1.0, 0.0]}`."""
+    by_name: defaultdict[str, list[float]] = defaultdict(list)
+    for score in _played(trajectories, scored).scores:
+        for name, value in score.rewards.items():
+            by_name[name].append(value)
+    return dict(by_name)
 
 
 def solved(scored: Scored, goal: str) -> bool | None:
@@ -241,6 +248,10 @@ class _Played:
                 figures["reward"] = fmean(scored)
             metrics |= {f"speaker/{name}/{figure}": value for figure, value in figures.items()}
         return metrics
+
+
+def _played(trajectories: Sequence[Trajectory], scored: Iterable[Scored]) -> _Played:
+    return _Played(trajectories, {score.trajectory_id: score for score in scored})
 
 
 def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.run_record import Details, Summary
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored, tag
 from agentfly_core.runs.episodes import trajectories_in
-from agentfly_core.runs.metrics import outcomes_by_problem
+from agentfly_core.runs.metrics import outcomes_by_problem, rewards_by_name
 from agentfly_core.runs.run import Run, StagesBefore, stages_before
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.stage_metrics import measured
@@ -37,7 +37,7 @@ class Evaluation:
     """The success of a policy on the held-out problems of a split, and the time of its evaluation.
 
     `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2, 1763740000000,
-    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`
+    {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)}, {"exact": 0.91})`
 
     - `policy`: the digest of the policy
     - `split`: the split, or the name of a dataset in the setting evaluate.datasets
@@ -46,6 +46,7 @@ class Evaluation:
     - `pass_at`: pass@k for each k
     - `by`: the success for each value of a fact (entry of `Problem.facts`), and for each task
     - `datasets`: evaluations of the same policy on the datasets in evaluate.datasets
+    - `rewards`: the mean of each reward over the scored episodes
     """
 
     policy: str
@@ -58,6 +59,7 @@ class Evaluation:
     pass_at: Mapping[int, Rate] = field(default_factory=dict)
     by: Mapping[str, Mapping[str, Rate]] = field(default_factory=dict)
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
+    rewards: Mapping[str, float] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
         """Return the total seconds of this evaluation and of the evaluations in `datasets`.
@@ -82,14 +84,16 @@ class Evaluation:
     @property
     def metrics(self) -> dict[str, float]:
         """The metrics of this evaluation, for example `evaluate/test/success`,
-        `evaluate/test/pass_at_4` and `evaluate/test/kind/hard/success`.
+        `evaluate/test/pass_at_4`, `evaluate/test/kind/hard/success` and
+        `evaluate/test/reward_extra/exact/mean`.
 
         The limits of the 95 % intervals have the same names with `_low` and `_high` appended. The
         evaluations in `datasets` are not included.
         """
         rates = {"success": Rate(self.success, self.interval, len(self.solved))}
         rates |= {f"pass_at_{k}": rate for k, rate in self.pass_at.items()}
-        metrics = {"seconds": self.seconds}
+        means = {f"reward_extra/{name}/mean": mean for name, mean in self.rewards.items()}
+        metrics = {"seconds": self.seconds, **means}
         for fact, by_value in self.by.items():
             for value, rate in by_value.items():
                 name = f"{one_part(fact)}/{one_part(value)}"
@@ -102,7 +106,8 @@ class Evaluation:
     def to_json(self) -> dict[str, JSON]:
         """Return the evaluation as JSON. The results of single problems are left out."""
         rate = Rate(self.success, self.interval, len(self.solved))
-        return {"policy": self.policy, **rate.to_json(), **self.details}
+        rewards = {"rewards": dict(self.rewards)} if self.rewards else {}
+        return {"policy": self.policy, **rate.to_json(), **rewards, **self.details}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,7 @@ class Evaluations:
             measures[-1].time_ms,
             pass_rates(outcomes, settings.evaluate.pass_at),
             {name: rates_by(value_of, problems, solved) for name, value_of in groups.items()},
+            rewards={name: fmean(each) for name, each in rewards_by_name(played, scores).items()},
         )
 
 
@@ -272,7 +278,7 @@ def _details(before: Evaluation, after: Evaluation) -> Details:
         "interval_before": list(before.interval),
         "interval_after": list(after.interval),
     }
-    if before.details or after.details:
+    if before.details or after.details or len(after.rewards) > 1:
         success["evaluations"] = {"before": before.to_json(), "after": after.to_json()}
     return success
 

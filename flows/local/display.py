@@ -188,13 +188,21 @@ def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
 
 
 def rates_table(evaluation: Mapping[str, Any]) -> str:
-    """Return a Markdown table of the success rates of an evaluation.
+    """Return Markdown tables of the success rates and of the mean rewards of an evaluation.
 
-    `evaluation` is a result of `Evaluation.to_json`. The table has success, pass@k, the success for
-    each value of a fact, and the same rates for further datasets.
+    `evaluation` is a result of `Evaluation.to_json`. The first table has success, pass@k, the
+    success for each value of a fact, and the same rates for further datasets. The second table is
+    left out if `rewards` is missing, as in evaluations of older versions.
     """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
-    return table(titles, [*_rates(evaluation, "test")])
+    tables, parts = [table(titles, [*_rates(evaluation, "test")])], {"test": evaluation}
+    means = [
+        (plain(name), plain(reward), f"{mean:.3f}")
+        for name, part in (parts | evaluation.get("datasets", {})).items()
+        for reward, mean in part.get("rewards", {}).items()
+    ]
+    tables += [table(("held-out problems", "reward", "mean"), means)] if means else []
+    return "\n\n".join(tables)
 
 
 def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from mlflow.utils.validation import _validate_metric
@@ -10,6 +11,9 @@ from mlflow.utils.validation import _validate_metric
 from agentfly_core.config import loading
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.pipeline.loop import evaluation as evaluation_loop
+from agentfly_core.pipeline.loop.evaluation import Evaluator
+from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.playing import require_tags
 from agentfly_core.records import dataset
 from agentfly_core.records.intervals import Rate
@@ -19,6 +23,7 @@ from agentfly_core.runs.summary import Evaluation, Evaluations, rates_by
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.system.formats.foreign_names import mlflow_key
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import TINY, experiment
 
@@ -131,13 +136,40 @@ def test_evaluations_on_further_datasets_are_read(tmp_path: Path) -> None:
     }
     assert evaluation.seconds_since(0) == evaluation.seconds + evaluation.datasets["hard"].seconds
     hard_rate = Rate.of({"c-001": 0.0}).to_json()
-    assert evaluation.to_json()["datasets"] == {"hard": {"policy": "9f2c", **hard_rate}}
+    assert evaluation.to_json()["datasets"] == {
+        "hard": {"policy": "9f2c", **hard_rate, "rewards": {"exact": 0.0}}
+    }
+
+
+def test_a_stored_evaluation_starts_no_services(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hard = {"use": "tests.support.problems:clean", "test": 2}
+    here = experiment(tmp_path, evaluate={"datasets": {"hard": hard}})
+    played(here, {f"c-{i:03d}": [1] for i in range(4)})
+    services = Mock(side_effect=ServiceLost("sampler"))
+    monkeypatch.setattr(evaluation_loop, "rollout_services", services)
+    stages = Stages()
+    monkeypatch.setattr(stages, "require_room", lambda *_: None)
+    evaluator = Evaluator(stages, here, here.dataset)
+    with pytest.raises(ServiceLost):
+        evaluator.once(POLICY, tmp_path)
+    played(here.on(here.settings.on(here.settings.evaluate.datasets["hard"])), {"c-001": [0]})
+    evaluation = evaluator.once(POLICY, tmp_path)
+    assert (evaluation.success, evaluation.datasets["hard"].success) == (1.0, 0.0)
 
 
 def test_an_evaluation_without_options_has_only_the_usual_keys(tmp_path: Path) -> None:
     evaluation = evaluated(tmp_path, {"c-000": [1]}, episodes=1, pass_at=[], by="")
-    before = ["policy", "problems", "success", "interval_low", "interval_high"]
+    before = ["policy", "problems", "success", "interval_low", "interval_high", "rewards"]
     assert list(evaluation.to_json()) == before
+
+
+def test_the_mean_of_each_reward_is_over_scored_episodes(tmp_path: Path) -> None:
+    lost = Unscored("judge: ServiceFailure: 503")
+    evaluation = evaluated(tmp_path, {"c-000": [1, 0.5], "c-001": [0, lost]})
+    assert evaluation.to_json()["rewards"] == {"exact": 0.5}
+    assert evaluation.metrics["evaluate/test/reward_extra/exact/mean"] == 0.5
 
 
 def test_reporting_options_change_no_evaluation_key_or_digest(tmp_path: Path) -> None:

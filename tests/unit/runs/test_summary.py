@@ -76,6 +76,9 @@ def test_a_summary_has_its_keys_and_the_seconds_of_its_stages(
         summary = summarise(run, rounds[-1], [evaluation(0.5, 3.0), evaluation(0.75, 4.0)])
         compared = (evaluation(0.5, 3.0, BEFORE), evaluation(0.75, 4.0))
         again = summarise(run, rounds[-1], compared)
+        means = {"right": 0.5, "brief": 0.25}
+        several = summarise(run, rounds[-1], [replace(one, rewards=means) for one in compared])
+    assert several["evaluations"]["after"]["rewards"] == means
     assert list(summary) == [*KEYS.split(), *LINKS.split()]
     assert list(summary["seconds"]) == [
         "prepare",

@@ -105,6 +105,12 @@ def test_all_rates_of_an_evaluation_are_in_a_table() -> None:
         "by": {"kind": {"hard": rate(0.25, 400)}},
         "datasets": {"gsm8k": {**rate(0.1, 200), "pass_at": {"4": rate(0.2, 200)}}},
     }
+    rewards: Any = {**evaluation, "rewards": {"right": 0.5, "brief": 0.25}}
+    assert rates_table(rewards).splitlines()[-3:] == [
+        "| --- | --- | --- |",
+        "| test | right | 0.500 |",
+        "| test | brief | 0.250 |",
+    ]
     assert rates_table(evaluation).splitlines()[2:] == [
         "| test | 50.0% | 46.9% to 53.1% | 1000 |",
         "| test, pass@4 | 75.0% | 72.2% to 77.6% | 990 |",
