@@ -23,7 +23,7 @@ from agentfly_core.config.section import Section, at_keys, resumable
 from agentfly_core.config.site import Site
 from agentfly_core.system.formats import strict_json, strict_yaml
 from agentfly_core.system.formats.json_value import JSON, flat
-from agentfly_core.system.formats.text import did_you_mean
+from agentfly_core.system.formats.text import did_you_mean, nearest
 from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
 CONF = Path("conf")
@@ -260,9 +260,10 @@ def _path(experiment: str) -> Path:
     is_file = experiment.endswith((".yaml", ".yml"))
     path = Path(experiment) if is_file else CONF / f"{experiment}.yaml"
     if not os.path.isfile(path):
-        there = [one.name for one in Path().glob("*.y*ml")] if is_file else names()
+        beside = [one.name for one in path.parent.glob("*.y*ml")] if is_file else []
         start = " Run this in the folder of your project, or start one: agentfly init NAME"
-        hint = did_you_mean(experiment, there) if there else start
+        others = did_you_mean(path.stem, names()) if names() else start
+        hint = nearest(path.name, beside) or others
         raise ValueError(f"Unknown experiment {experiment!r} ({path.absolute()}).{hint}")
     return path
 

@@ -90,8 +90,9 @@ def final_policy(store: Store, name: str) -> Artifact:
     """Return the last policy of a run. Raises ValueError if the run has not published a policy."""
     if policy := last_policy(store, name):
         return policy
-    runs = ", ".join(store.names("runs")) or "none"
-    hint = nearest(name, store.names("runs"))
+    names = store.names("runs")
+    hint = "" if name in names else nearest(name, names)
+    runs = ", ".join(names) or "none"
     raise ValueError(
         f"The run {name!r} has published no policy in {store.uri}.{hint} Runs there: {runs}."
     )

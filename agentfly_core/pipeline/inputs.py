@@ -6,6 +6,7 @@ The inputs are its dataset, its base model, and the policies to which references
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 from agentfly_core.authoring.event_loop import without_held_calls
@@ -25,7 +26,8 @@ from agentfly_core.config.reference import reference as policy_reference
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_policies import Parent, final_policy, of_run
+from agentfly_core.experiment.run_layout import run_records
+from agentfly_core.experiment.run_policies import Parent, final_policy, last_policy, of_run
 from agentfly_core.models import model_config
 from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.models.known import require
@@ -171,6 +173,26 @@ def _endpoint(
     return produce(store, target, make)
 
 
+def _own_policy(experiment: Experiment) -> Artifact:
+    """Return the last policy of the experiment's run.
+
+    Raises ValueError if the run has not published a policy, for example after an edit of the code.
+    The message names the newest run of the experiment that has one.
+    """
+    store, name = experiment.store, experiment.run_name("", False)
+    if policy := last_policy(store, name):
+        return policy
+    own = (run for run in run_records(store) if run["experiment"] == experiment.name)
+    for run in sorted(own, key=itemgetter("created_ms"), reverse=True):
+        if last_policy(store, run["name"]):
+            raise ValueError(
+                f"The run {name!r}, which has these settings and this code, has published no "
+                f"policy in {store.uri}. Train it, or name the newest run of {experiment.name} "
+                f"with a policy: --policy run:{run['name']}"
+            )
+    return final_policy(store, name)  # raises
+
+
 def policy_named(
     experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
@@ -183,7 +205,7 @@ def policy_named(
     """
     store = experiment.store
     if not named:
-        return final_policy(store, experiment.run_name("", False))
+        return _own_policy(experiment)
     match policy_reference(named, store.names("runs")):
         case RunPolicy() | LastPolicy() as policy:
             return of_run(store, policy, "policy").policy

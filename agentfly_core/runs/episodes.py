@@ -18,10 +18,11 @@ from agentfly_core.models.type_names import DataFrame, PreTrainedTokenizerBase
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
+from agentfly_core.runs.run import known_run
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.text import nearest, visible
+from agentfly_core.system.formats.text import visible
 
 Decode = Callable[[Sequence[int]], str]
 AsPieces = Callable[[Trajectory], "list[Piece]"]
@@ -90,12 +91,13 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
     begun = reversed(layout.steps(store)) if number is None else [number]
     step = next((step for step in begun if published_rollouts(store, layout.step(step).uri)), None)
     if step is None:
+        if run not in store.names("runs"):
+            known_run(store, run)  # raises
         played = [k for k in layout.steps(store) if published_rollouts(store, layout.step(k).uri)]
         wanted = "" if number is None else f" of step {number}"
-        hint = "" if run in store.names("runs") else nearest(run, store.names("runs"))
         raise ValueError(
             f"Episodes{wanted} of the run {run!r} are missing in {store.uri}. Steps with episodes: "
-            f"{spans(played) or 'none'}.{hint}"
+            f"{spans(played) or 'none'}."
         )
     here = layout.step(step)
     ended = store.read_json(here.metrics)

@@ -231,12 +231,15 @@ def typed(value: JSON) -> str:
 def continuing(store: Store, name: str, record: RunRecord) -> str:
     """Return the command that continues a run.
 
-    The command contains all settings that differ from the experiment's current file.
+    The command contains all settings that differ from the experiment's current file, and
+    `--accept-code` if the code was edited since the run began.
     """
     experiment, changed = experiment_of(record)
     site = record["site"]["name"]
     where = [] if site == "local" else ["--site", site]
-    return in_store(store, "agentfly", "train", experiment, *changed, "--run", name, *where)
+    accept = ["--accept-code"] if edited(record) else []
+    words = ["agentfly", "train", experiment, *changed, "--run", name, *accept, *where]
+    return in_store(store, *words)
 
 
 def experiment_of(record: RunRecord) -> tuple[str, list[str]]:

@@ -4,7 +4,6 @@ run.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 
 from agentfly_core.experiment.checks import check_beginning
 from agentfly_core.experiment.continuing import refuse_other_settings
@@ -68,6 +67,11 @@ class RunRequest:
         names = ", ".join(edited(other) or modules)
         but = f"other code of {names}" if modules else f"steps={steps}"
         yield f"Starting {self.name}. The run {old} has the same settings, but {but}."
+        try:
+            refuse_other_settings(other, settings)
+        except ValueError as refusal:  # a changed `steps` may need a fork
+            yield str(refusal)
+            return
         if finished_summary(store, old, settings.steps) is None:
             accept = " --accept-code" if modules else ""
             yield f"To continue {old} instead:\n  {command} --run {old}{accept}"
@@ -87,9 +91,10 @@ class RunRequest:
 
 
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
-    """Return the newest run that could be continued instead of starting a run with `settings`.
+    """Return a run that could be continued instead of starting a run with `settings`.
 
-    Its code may differ, and its number of steps may be smaller. A run with the same code and the
+    Its code may differ, and its number of steps may be smaller. The newest run with the same code
+    is returned, or if there is none, the newest of the other runs. A run with the same code and the
     same number of steps is skipped, because the user gave the new run another name on purpose.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
@@ -99,5 +104,8 @@ def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
         same = {**other, **free} == {**settings, **free}
         return same and steps[0] <= steps[1] and other != settings
 
+    def rank(run: RunRecord) -> tuple[bool, int]:
+        return run["settings"].get("code") == settings.get("code"), run["created_ms"]
+
     same = [run for run in run_records(store) if fits(run["settings"])]
-    return max(same, key=itemgetter("created_ms"), default=None)
+    return max(same, key=rank, default=None)

@@ -54,7 +54,8 @@ def crash_dead() -> list[str]:
             for flow_run in filter(_is_dead, client.read_flow_runs(flow_run_filter=at_work)):
                 client.set_flow_run_state(flow_run.id, ended, force=True)
                 crashed.append(str(flow_run.id))
-                print(f"The flow run {flow_run.id} is marked Crashed: its process is dead.")
+                named = f"{flow_run.name} ({flow_run.id})"
+                print(f"The flow run {named} is marked Crashed: its process is dead.")
     except Exception:  # Prefect raises errors of many types; work can start without this cleanup
         logger.warning(
             "Prefect could not list flow runs, so flow runs of dead processes are not marked.",

@@ -169,7 +169,7 @@ def test_without_a_block_there_is_no_automation(server, blocks):
 def test_a_starting_worker_crashes_runs_of_dead_processes(server, tmp_path):
     program = (
         "import os, signal\nfrom prefect import flow, runtime\n"
-        "from flows.local.flow_run_owners import sign\n@flow\ndef killed():\n"
+        "from flows.local.flow_run_owners import sign\n@flow(flow_run_name='mine')\ndef killed():\n"
         "    sign()\n    print(runtime.flow_run.id, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\nkilled()\n"
     )
@@ -191,7 +191,7 @@ def test_a_starting_worker_crashes_runs_of_dead_processes(server, tmp_path):
 
     start = [PROGRAMS / "agentfly", "prefect", "worker", "start", "--help"]
     printed = subprocess.run(start, cwd=tmp_path, stdout=-1, text=True, check=True).stdout
-    assert f"The flow run {flow_run} is marked Crashed: its process is dead." in printed
+    assert f"The flow run mine ({flow_run}) is marked Crashed: its process is dead." in printed
     assert server.state(flow_run) == server.state(waiting) == "Crashed"
     assert server.state(suspended) == "Paused"
     assert {server.state(one) for one in (alive, elsewhere, unsigned)} == {"Running"}

@@ -99,6 +99,12 @@ def test_a_mistyped_file_is_refused_with_the_nearest_one(tmp_path, monkeypatch):
     (tmp_path / "parcels.yaml").touch()
     with pytest.raises(ValueError, match=r"Did you mean 'parcels\.yaml'"):
         loading.read("parcel.yaml")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "depot.yaml").touch()
+    with pytest.raises(ValueError, match=r"Did you mean 'depot\.yaml'"):
+        loading.read("conf/depott.yaml")
+    with pytest.raises(ValueError, match=r"Known: depot\.$"):
+        loading.read("conf/market_of_fish.yaml")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,9 @@ def test_a_missing_step_tool_or_ending_lists_the_existing_ones(
     error = capsys.readouterr().err
     assert "Episodes of step 9 of the run " in error
     assert "Steps with episodes: 6 to 7." in error
+    assert main(["show", "nope"]) == 2
+    assert "There is no run 'nope' in " in (error := capsys.readouterr().err)
+    assert "Known: demo" in error
     assert main(["show", "demo@6", "--problem", "add-41-5"]) == 2
     assert "has no problem 'add-41-5'. Did you mean 'add-41-58'?" in capsys.readouterr().err
     assert main(["show", "demo@6", "--ending", "no_tool_cals"]) == 2

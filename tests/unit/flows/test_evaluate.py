@@ -99,6 +99,20 @@ def test_a_policy_is_named_by_its_run_and_step(experiment: Experiment) -> None:
     )
 
 
+def test_without_an_own_policy_the_newest_run_with_one_is_named(experiment: Experiment) -> None:
+    edited = experiment.on(experiment.settings.model_copy(update={"steps": 3}))
+    own = edited.run_name("", False)
+    names = ["old", "demo", own]  # from the oldest to the newest
+    for time, name in enumerate(names):
+        record = {"name": name, "experiment": "tiny", "created_ms": time}
+        experiment.store.write_json(f"runs/{name}/run.json", {**record, "settings": {"steps": 2}})
+    with pytest.raises(ValueError, match=r"published no policy .* --policy run:demo$") as refusal:
+        policy_named(edited, "")
+    assert f"The run {own!r}" in str(refusal.value)
+    with pytest.raises(ValueError, match=rf"The run {own!r} has [^?]*$"):
+        policy_named(edited, f"run:{own}")
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\xff\0", b"[]", b'{"uri": "runs/demo"}', b'{"uri": 1, "digest": "77b0"}']
 )

@@ -63,6 +63,22 @@ def test_notes_name_the_command_that_continues_an_unfinished_run(project):
     assert [*RunRequest(here(project), "new").notes("agentfly train own")] == [begins]
 
 
+@pytest.mark.parametrize(
+    ("update", "remedy"),
+    [
+        ({}, "To continue old instead:\n  agentfly train own steps=3 --run old"),
+        ({"lr_scheduler_type": "linear"}, "agentfly fork old@STEP steps=3`."),
+    ],
+)
+def test_notes_name_the_command_that_makes_a_run_longer(project, update, remedy):
+    with opened(here(project, update=update), "old") as run:
+        run.store.write_json(run.layout.summary, {"steps": 2})
+    longer = RunRequest(here(project, update=update, steps=3), "new")
+    first, second = longer.notes("agentfly train own steps=3")
+    assert first == "Starting new. The run old has the same settings, but steps=2."
+    assert second.endswith(remedy)
+
+
 def test_a_finished_run_does_not_continue_with_other_code(project):
     with opened(here(project), "demo") as run:
         run.store.write_json(run.layout.summary, {"steps": 2})

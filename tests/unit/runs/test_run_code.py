@@ -257,3 +257,4 @@ def test_the_list_names_an_edited_function(project):
     console.print(view([run], now.store))
     assert "  own_tools.lookup changed" in console.file.getvalue()
     assert as_json([run])["runs"][0]["edited"] == ("own_tools.lookup",)
+    assert " --run demo --accept-code" in run.command

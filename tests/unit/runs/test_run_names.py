@@ -47,3 +47,13 @@ def test_a_run_of_fewer_steps_is_found_by_its_settings(store: Store) -> None:
     assert similar_run(store, {"steps": 5, "seed": 0}) is None
     assert similar_run(store, {"steps": 4, "seed": 0}) is None
     assert similar_run(store, {"steps": 7, "seed": 1}) is None
+
+
+def test_a_shorter_run_goes_before_a_newer_one_with_other_code(store: Store) -> None:
+    for number, (name, code) in enumerate([("finished", "9f"), ("aborted", "1a")]):
+        settings = {"steps": 8, "seed": 3, "code": {"rollout": {"depot": code}}}
+        record = {"name": name, "experiment": "depot", "created_ms": number, "settings": settings}
+        store.write_json(f"runs/{name}/run.json", record)
+    now = {"steps": 12, "seed": 3, "code": {"rollout": {"depot": "9f"}}}
+    shorter = similar_run(store, now)
+    assert shorter is not None and shorter["name"] == "finished"
