@@ -8,6 +8,7 @@
 | check | `tests/test.sh` | `run-tests.sh`, `tests` |
 """
 
+import ast
 import random
 import re
 import sys
@@ -36,7 +37,6 @@ _REFUSED = re.compile(
     r"\b(apt|apt-get|apk|conda|curl|docker|git|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-_IMPORT = re.compile(r"\s*(?:import|from)\s+(\w+)")
 PROGRAMS = ("", ".sh", ".bash", ".py")
 """Suffixes of the programs in a check (the tests of a task)."""
 WHY_NOT = (
@@ -165,13 +165,28 @@ def _require_alone(program: Path, modules: Set[str]) -> None:
     The program must not import modules that are not in `modules`, and must not call programs such
     as curl, which need a network or a package.
     """
+    for number, name in _imports(program) if program.suffix == ".py" else ():
+        if name not in modules:
+            raise RefusedTask(program, f"it imports {name}: {WHY_NOT}", number)
     for number, line in enumerate(_text(program).splitlines(), 1):
-        code = _COMMENT.sub("", line)
-        imported = _IMPORT.match(code) if program.suffix == ".py" else None
-        if imported and imported[1] not in modules:
-            raise RefusedTask(program, f"it imports {imported[1]}: {WHY_NOT}", number)
-        if match := _REFUSED.search(code):
+        if match := _REFUSED.search(_COMMENT.sub("", line)):
             raise RefusedTask(program, f"it calls {match[1]}: {WHY_NOT}", number)
+
+
+def _imports(program: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the first name of each module that a Python program imports.
+
+    Relative imports are left out. A program that is not valid Python imports nothing.
+    """
+    try:
+        tree = ast.parse(_text(program))
+    except (SyntaxError, ValueError):  # Python 3.11 has a ValueError for null bytes
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.lineno, node.module.partition(".")[0]
 
 
 def _seconds(settings: Path, limit: object) -> float:

@@ -112,6 +112,7 @@ async def test_the_check_passes_the_solution_only(
         (BENCH, "run-tests.sh", "# install\nuvx pytest $TEST_DIR", 2, "it calls uvx"),
         (BENCH, "tests/test_outputs.py", "import os\nimport pytest", 2, "it imports pytest: "),
         (BENCH, "tests/test_outputs.py", "from yaml.nodes import Node", 1, "it imports yaml: "),
+        (BENCH, "tests/test_outputs.py", "import os, numpy.linalg", 1, "it imports numpy: "),
         (BENCH, "docker-compose.yaml", "services: {a: {}, b: {}}", 1, "several containers"),
         (BENCH, "Dockerfile", "COPY . .", 1, "the copy would show the check or the solution"),
         (BENCH, "task.yaml", "difficulty: easy", 1, "the instruction is missing"),
@@ -128,6 +129,11 @@ def test_an_unsupported_task_is_refused_with_file_and_line(
     refused = "Dockerfile" if name == "data/a.txt" else name
     assert (row.source, row.row) == (f"task/{refused}", where)
     assert why in row.fault
+
+
+def test_words_of_a_docstring_are_not_imports(tmp_path: Path) -> None:
+    program = '"""Take words\nfrom files.\n"""\nfrom . import expected\n'
+    assert isinstance(one(tmp_path, {**BENCH, "tests/test_outputs.py": program}), Problem)
 
 
 def test_a_task_with_bytes_links_or_missing_files_is_refused(tmp_path: Path) -> None:
