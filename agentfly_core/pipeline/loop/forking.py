@@ -1,6 +1,7 @@
 """Forks: runs that continue from a step of another run, their origin."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 from agentfly_core.config.experiment import Fork, Settings
 from agentfly_core.config.loading import differences
@@ -9,8 +10,10 @@ from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.pipeline.update import require_learner_state
+from agentfly_core.rl.interface import Critic
+from agentfly_core.rl.kl import AdaptiveKL, RewardKL
 from agentfly_core.runs.listing import experiment_of, run_named
-from agentfly_core.runs.run import Run, known_run
+from agentfly_core.runs.run import Run, known_run, recorded_settings
 from agentfly_core.runs.run_request import RunRequest
 from agentfly_core.store.store import Store
 
@@ -72,7 +75,7 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
     """Raise ValueError unless the store contains all files of the origin that a new fork needs.
 
     These are policies and, if the optimizer state is inherited, the learner state. Also raise
-    ValueError if the settings change the order of problems.
+    ValueError if the settings change the order of problems or do not fit the learner state.
     """
     # with staleness (sampling from older policies), the first steps also use policies before
     # `fork.step`
@@ -97,3 +100,30 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
         )
     if settings.inherits_learner:
         require_learner_state(store, fork)
+        _require_fitting(recorded_settings(origin), settings)
+
+
+def _require_fitting(origin: Settings, settings: Settings) -> None:
+    """Raise ValueError unless a fork can continue with the learner state of its origin.
+
+    The state lacks a new adapter or critic, and contains the adapted weight of a KL penalty.
+    """
+    old, new = origin.algorithm.make(), settings.algorithm.make()
+    before, after = (getattr(algorithm, "kl", None) for algorithm in (old, new))
+    critics = get_args(Critic)  # each has the weights of the critics before it
+    if settings.adapter and not origin.adapter:
+        changed = f"adapter: got {settings.adapter!r}, expected null"
+    elif critics.index(new.needs.critic) > critics.index(old.needs.critic):
+        changed = f"algorithm: got the critic {new.needs.critic}, expected {old.needs.critic}"
+    elif (
+        isinstance(before, RewardKL)
+        and isinstance(after, AdaptiveKL)
+        and before.weight != after.weight
+    ):
+        changed = f"algorithm.kl.weight: got {after.weight:g}, expected {before.weight:g}"
+    else:
+        return
+    raise ValueError(
+        f"{changed}, because a fork continues with the learner state of its origin. Set it back, "
+        "or start with a fresh optimizer: fork.optimizer_state=fresh."
+    )

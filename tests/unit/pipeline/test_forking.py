@@ -232,6 +232,38 @@ def test_a_fork_without_its_learner_state_plays_nothing(origin: Experiment) -> N
     assert origin.store.names("runs") == ["old"]
 
 
+PPO = "agentfly_core.algorithms.ppo:PPO"
+ADAPTIVE = {"use": "adaptive", "weight": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ({}, {"adapter": {"rank": 4}}, r"adapter: got Adapter\(rank=4, .*, expected null"),
+        ({}, {"algorithm": {"use": PPO}}, r"got the critic head, expected none"),
+        (
+            {"algorithm": {"use": PPO, "kl": ADAPTIVE}},
+            {"algorithm": {"use": PPO, "kl": ADAPTIVE | {"weight": 0.2}}},
+            r"algorithm\.kl\.weight: got 0\.2, expected 0\.1, because",
+        ),
+    ],
+)
+def test_a_fork_that_does_not_fit_the_learner_state_is_refused(
+    tmp_path: Path, old: dict[str, Any], new: dict[str, Any], message: str
+) -> None:
+    place = experiment(tmp_path, steps=4, **old)
+    with opened(place, "old") as run:
+        run.remember_start(publish(run.store, ArtifactKey("artifacts/model/a", "model", "0", {})))
+        for number in (1, 2):
+            step(run, number)
+    fork = {"run": "old", "step": 2}
+    with pytest.raises(ValueError, match=message):
+        with opened(fork_of(place, **new), "new") as run:
+            check_start(run)
+    with opened(fork_of(place, **new, fork={**fork, "optimizer_state": "fresh"}), "new") as run:
+        check_start(run)
+
+
 def test_a_fork_of_a_run_without_a_record_is_refused(origin: Experiment) -> None:
     origin.store.remove("runs/old/run.json")
     with pytest.raises(ValueError, match=r"The run\.json .*'old' is missing"):
