@@ -23,6 +23,8 @@ from agentfly_core.system.formats.text import counted, sentence, shown
 logger = logging.getLogger(__name__)
 QUARANTINED = "quarantined"
 REPEATED = "repeated"
+RARE = 0.01
+"""The largest share of problems for which a missing fact is probably a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,27 @@ def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
                 f"{counted(len(shared), 'problem')} of {split} with the same prompt and facts in "
                 f"{other}, such as {' and '.join(shared[0])}"
             )
+    return reports
+
+
+def missing_facts(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
+    """Return a sentence for each fact that at most a share RARE of a task's problems in a split
+    lacks.
+
+    A larger share may be another kind of problem, which needs other facts.
+    """
+    reports = []
+    for name, problems in splits.items():
+        sizes = Counter(problem.task for problem in problems)
+        having = Counter((problem.task, fact) for problem in problems for fact in problem.facts)
+        for (task, fact), count in having.items():
+            if 0 < (missing := sizes[task] - count) <= RARE * sizes[task]:
+                first = next(p.id for p in problems if p.task == task and fact not in p.facts)
+                reports.append(
+                    f"{'' if task == SINGLE else f'{task}: '}{missing} of {sizes[task]:,} {name} "
+                    f"problems lack{'s' * (missing == 1)} the fact {fact!r} that the others have: "
+                    f"{first}"
+                )
     return reports
 
 

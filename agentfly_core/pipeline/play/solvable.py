@@ -16,7 +16,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.trial import evenly, scores_answers, trials
-from agentfly_core.records.dataset import split
+from agentfly_core.records.dataset import missing_facts, split
 from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import Ending, Examples, Problem, Score, Trajectory, Unscored
 from agentfly_core.store.artifact import Artifact
@@ -46,7 +46,7 @@ def prepare(experiment: Experiment) -> Artifact:
 def check(experiment: Experiment, data: Artifact) -> list[str]:
     """Check the problems of a dataset, and return a report with one sentence for each check.
 
-    Right and wrong example answers are scored. The oracle (the script of the warm start) and an
+    Facts that only few problems lack are reported. Right and wrong example answers are scored. The oracle (the script of the warm start) and an
     idle policy (which replies with empty texts) play some of the problems. The report is cached.
     Raises ValueError if the right answer does not earn the full reward in more than
     `data.tolerate_bad_rows` problems.
@@ -55,8 +55,12 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
     if stored := _stored_report(store, uri):
         return stored
     folder = store.open(data)
-    problems = [problem for name in SPLITS for problem in split(folder, name)]
-    report, unsolvable = list[str](), dict[str, str]()
+    splits = {name: split(folder, name) for name in SPLITS}
+    problems = [problem for name in SPLITS for problem in splits[name]]
+    report = [f"{line}." for line in missing_facts(splits)]
+    for line in report:
+        logger.warning(line)
+    unsolvable = dict[str, str]()
     for name, task in experiment.tasks.items():
         own = [problem for problem in problems if problem.task == name]
         for reward in task.rewards:
@@ -70,7 +74,7 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
         prompts = {problem.id: problem.prompt for problem in problems}
         most = experiment.settings.data.tolerate_bad_rows
         report.append(_tolerated(unsolvable, prompts, most))
-    report += trials(experiment, split(folder, "train"))
+    report += trials(experiment, splits["train"])
     store.write_json(uri, {"report": [*report]})
     return report
 

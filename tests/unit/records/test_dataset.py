@@ -12,7 +12,7 @@ import pytest
 from agentfly_core.config.experiment import Settings
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.records import dataset
-from agentfly_core.records.dataset import BadRow, leaks
+from agentfly_core.records.dataset import BadRow, leaks, missing_facts
 from agentfly_core.records.trajectory import Problem
 from tests.support.problems import clean, problems
 from tests.support.random_values import Values
@@ -84,6 +84,22 @@ def test_one_prompt_with_other_facts_is_another_problem():
         name: [Problem(name, "Find the way out.", {"way": name})] for name in clean(0, 1, 1, 1)
     }
     assert leaks(mazes) == []
+
+
+def test_a_fact_that_few_problems_lack_is_named() -> None:
+    train = problems("a", 200)
+    splits = {"train": [*train[:199], replace(train[199], facts={})], "test": problems("c", 2)}
+    assert missing_facts(splits) == [
+        "1 of 200 train problems lacks the fact 'answer' that the others have: a-199"
+    ]
+
+
+def test_other_kinds_of_problems_may_have_other_facts() -> None:
+    train = problems("a", 200)
+    few = [replace(one, facts={"maze": one.id}) for one in train[197:]]
+    assert missing_facts({"train": [*train[:197], *few]}) == []
+    of_task = [replace(one, task="mazes") for one in few]
+    assert missing_facts({"train": [*train[:197], *of_task[:1]]}) == []
 
 
 @pytest.mark.parametrize("listed", [False, True])

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,13 @@ def answers(seed: int, train: int, validation: int, test: int, right: Sequence[A
         for number, fact in enumerate(right)
     ]
     return {"train": problems[:-1], "validation": [], "test": problems[-1:]}
+
+
+def one_without_topic(seed: int, train: int, validation: int, test: int) -> Any:
+    """Problems about numbers, the last of which lacks its topic."""
+    splits = answers(seed, train, validation, test, ["1"] * (train + test))
+    first = [replace(one, facts={**one.facts, "topic": "sums"}) for one in splits["train"][:-1]]
+    return {**splits, "train": [*first, splits["train"][-1]]}
 
 
 @reward(examples=lambda problem: Examples((problem.facts["answer"],), ("", "no")))
@@ -212,6 +220,15 @@ def test_a_reward_reaches_1_up_to_rounding(tmp_path: Path) -> None:
     shown = {"demonstrations": f"{HERE}:atlas"}
     report = check_problems(*made(tmp_path, **{**settings, "warm_start": shown}))
     assert report[0] == "The oracle solves 3 of 3 sampled problems."
+
+
+def test_a_fact_that_one_problem_lacks_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = {"use": f"{HERE}:one_without_topic", "train": 100, "validation": 0, "test": 1}
+    line = "1 of 100 train problems lacks the fact 'topic' that the others have: p99."
+    assert check_problems(*made(tmp_path, data=data))[0] == line
+    assert line in caplog.messages
 
 
 def test_a_report_is_stored_and_recomputed_for_other_rewards(
