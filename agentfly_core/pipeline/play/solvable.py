@@ -46,10 +46,11 @@ def prepare(experiment: Experiment) -> Artifact:
 def check(experiment: Experiment, data: Artifact) -> list[str]:
     """Check the problems of a dataset, and return a report with one sentence for each check.
 
-    Facts that only few problems lack are reported. Right and wrong example answers are scored. The oracle (the script of the warm start) and an
-    idle policy (which replies with empty texts) play some of the problems. The report is cached.
-    Raises ValueError if the right answer does not earn the full reward in more than
-    `data.tolerate_bad_rows` problems.
+    Facts that only few problems lack are reported. Right and wrong example answers are scored. The
+    oracle (the script of the warm start) and an idle policy (which replies with empty texts) play
+    some of the problems. The report is cached. Raises ValueError if the right answer does not earn
+    the full reward in more than `data.tolerate_bad_rows` problems, and GateClosed if rewards fail
+    in all problems that the oracle plays.
     """
     store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)
     if stored := _stored_report(store, uri):

@@ -22,14 +22,15 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.demonstrations import boundless
 from agentfly_core.pipeline.play.players import oracle
 from agentfly_core.pipeline.playing import of_split, rollout_spec, scripted
+from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.pipeline.workers.job import Blame
 from agentfly_core.records.speakers import reaches
-from agentfly_core.records.trajectory import Problem, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Problem, Trajectory, Unscored
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.resources import resources_for
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
-from agentfly_core.system.formats.text import clip, counted, fault
+from agentfly_core.system.formats.text import clip, counted, fault, sentence
 
 PLAYED = 16
 """The number of problems that the oracle and the idle policy play."""
@@ -69,7 +70,8 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     """Play PLAYED problems with the oracle and the idle policy. Return the sentences of a report.
 
     Problems are played if the experiment has environments, or a reward that can be checked only by
-    playing. Rewards that use a service are not checked.
+    playing. Rewards that use a service are not checked. Raises GateClosed if rewards fail in all
+    problems that the oracle plays.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]
@@ -103,6 +105,8 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
         spec = _without_judges(boundless(rules))
         played = _by_playing(spec, tokenizer, experiment.tasks, specs, policies)
         return report + _report(experiment.name, played["oracle"], played["idle"])
+    except GateClosed:
+        raise
     except Exception as error:  # a run reports errors in an author's code with their line
         logger.warning("The oracle could not play: %s", fault(error))
         return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]
@@ -122,8 +126,28 @@ def _by_playing(
     solved = dict[str, dict[str, bool | str]]()
     for name, policy in policies.items():
         sampler = scripted(policy, tokenizer, spec.template)
-        solved[name] = _solved(tasks, without_held_calls(partial(_played, spec, specs, sampler)))
+        episodes = without_held_calls(partial(_played, spec, specs, sampler))
+        solved[name] = _solved(tasks, episodes)
+        # some rewards fail without an answer, and an idle policy gives none
+        if policy is not idle:
+            _require_a_score(episodes, solved[name])
     return solved
+
+
+def _require_a_score(played: Sequence[Trajectory], outcomes: Mapping[str, bool | str]) -> None:
+    """Raise GateClosed if rewards failed in all of these episodes.
+
+    Episodes with the ending FAILED or AGENT_ERROR do not count.
+    """
+    failed = (Ending.FAILED, Ending.AGENT_ERROR)
+    ended = {one.problem.id for one in played if one.ending not in failed}
+    results = [outcomes.get(name) for name in ended]
+    reasons = [result for result in results if isinstance(result, str)]
+    if reasons and len(reasons) == len(results):
+        raise GateClosed(
+            f"A reward failed in all {counted(len(reasons), 'problem')} that the oracle played: "
+            f"{sentence(reasons[0])} Correct the reward."
+        )
 
 
 def _played(

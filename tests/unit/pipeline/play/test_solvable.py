@@ -15,6 +15,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play import solvable
+from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records.trajectory import Examples, Problem, Trajectory
 from agentfly_core.store.artifact import Artifact
 from tests.support.capitals import Atlas
@@ -89,6 +90,12 @@ def judge_of_the_atlas(atlas: Atlas) -> float:
 def tenths(trajectory: Trajectory) -> float:
     """1 up to rounding."""
     return sum([0.1] * 10)
+
+
+@reward
+def words(trajectory: Trajectory) -> Any:
+    """A text instead of a number."""
+    return "good"
 
 
 @reward
@@ -213,6 +220,13 @@ def test_problems_that_an_idle_policy_solves_are_reported(tmp_path: Path) -> Non
     report = check_problems(*made(tmp_path, **{**settings, "warm_start": shown}))
     assert report[1] == "An idle policy solves 3 of 3 sampled problems."
     assert "An idle policy solves 'Chile': check the reward." in report
+
+
+def test_a_reward_that_fails_in_all_problems_stops_the_check(tmp_path: Path) -> None:
+    shown = {"demonstrations": f"{HERE}:atlas"}
+    settings = {**CAPITALS, "rewards": {f"{HERE}:words": 1.0}, "warm_start": shown}
+    with pytest.raises(GateClosed, match=r"in all 3 problems .*: words: got 'good' \(str\), exp"):
+        check_problems(*made(tmp_path, **settings))
 
 
 def test_a_reward_reaches_1_up_to_rounding(tmp_path: Path) -> None:
