@@ -119,11 +119,21 @@ class DemonstrationPlayer:
         return played
 
     def spans(self) -> list[Spans]:
-        """Play HEARD demonstrations, and return the token spans of each episode."""
+        """Play HEARD demonstrations, and return the token spans of each episode.
+
+        Raises GateClosed if too many episodes fail.
+        """
         watch = watching("model", 0, 0, HEARD)
         with resources_for(self.spec.limits) as resources:
             played = self._collect(self.script, self.episodes(HEARD), watch, resources)
-        stop_if_failing(played, self.failed)
+        try:
+            stop_if_failing(played, self.failed)
+        except GateClosed as closed:
+            # other policies are played with these tokens, too
+            raise GateClosed(
+                "The model nano learns its tokens from the demonstrations of "
+                f"{self.warm_start.demonstrations}: {closed}"
+            ) from None
         return spans_of(played)
 
     def _collect(

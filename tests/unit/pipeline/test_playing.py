@@ -215,6 +215,13 @@ def test_demonstrations_stop_if_the_tools_service_fails(tokenizer: Any, tmp_path
         shown.play(made.settings.warm_start.episodes, tmp_path, here)
 
 
+def test_failed_demonstrations_of_nano_name_their_function(tokenizer: Any) -> None:
+    experiment = experiment_of(settings_with())
+    message = rf"learns its tokens from .* {experiment.settings.warm_start.demonstrations}: .*shop"
+    with pytest.raises(GateClosed, match=message):
+        player_of(experiment, tokenizer).spans()
+
+
 def test_missing_scores_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
     played(settings_with(), tokenizer, "2", tmp_path)
     with pytest.raises(GateClosed, match=r"8 of 8 episodes .*fussy: KeyError: 'colour'"):
