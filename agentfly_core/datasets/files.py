@@ -139,7 +139,7 @@ def require_fields(
     needs: tuple[str, ...] = (),
     columns: Columns = None,
 ) -> None:
-    """Check the first rows of the files before a run starts.
+    """Check the names of the fields in the first rows of the files before a run starts.
 
     Raises ValueError if a file is missing, or if none of the rows has a question, a field in
     `needs`, or a column that `columns` renames.

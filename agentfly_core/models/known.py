@@ -63,6 +63,9 @@ def _refuse_mistyped(name: str) -> None:
             f"{nearest(name, folders)} If you mean the Hugging Face model of this name, add "
             f"a revision: {name}@main."
         )
+    # huggingface.co/models is a page of the site, so no account has this name
+    if name.startswith("models/"):
+        raise ValueError(f"The folder {name} does not exist in {Path.cwd()}: save the model there.")
     if "/" not in name and (hint := nearest(name, ["nano"])):
         raise ValueError(f"There is no model {name!r}.{hint}")
 

