@@ -250,6 +250,8 @@ def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> S
     steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
     made = stages_before(run.store, run.name)
     stages = {stage: [measured(run.store, one) for one in made[stage]] for stage in made}
+    if warm := stages.get("warm_start"):
+        stages |= {"demonstrate": warm[:1], "warm_start": warm[1:]}
     seconds = {
         stage: sum(each.seconds for each in measures if each.time_ms >= begun)
         for stage, measures in stages.items()

@@ -84,6 +84,7 @@ def test_a_summary_has_its_keys_and_the_seconds_of_its_stages(
         "prepare",
         "model",
         "warm_start",
+        "demonstrate",
         "rollout",
         "score",
         "update",

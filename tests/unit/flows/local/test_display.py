@@ -89,6 +89,15 @@ def test_the_end_of_a_run_shows_success_and_seconds_by_stage() -> None:
     ]
 
 
+def test_demonstrations_are_listed_before_the_warm_start() -> None:
+    summary: Any = {**SUMMARY, "seconds": {"warm_start": 105.0, "demonstrate": 25.0}}
+    assert summary_page(summary).splitlines()[-3:] == [
+        "| demonstrate | 25.0 s |",
+        "| warm start | 1 min 45 s |",
+        "| together | 2 min 10 s |",
+    ]
+
+
 def test_all_rates_of_an_evaluation_are_in_a_table() -> None:
     def rate(success: float, problems: int) -> dict[str, float]:
         low, high = wilson(success * problems, problems)
