@@ -59,10 +59,10 @@ def leaseholder(remote: Remote, uri: str) -> str:
 def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
     """Hold the lock of a run during the `with` block. A thread renews the lock regularly.
 
-    Raises Locked while another process holds the lock. If this process is on the same machine and
-    dead, the lock is taken over at once. If it is on another machine, the lock is taken over after
-    two minutes without a renewal. A takeover increases the fencing number of the lock. Later writes
-    of the old owner then raise LockLost.
+    Raises Locked while another process holds the lock. If its owner was a process of this machine
+    and is dead, the lock is taken over at once. If the owner is on another machine, the lock is
+    taken over after two minutes without a renewal. A takeover increases the fencing number of the
+    lock. Later writes of the old owner then raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     lease.take()

@@ -68,9 +68,8 @@ class ReplyReader:
         marks = self.markup.marks
         if not marks.begin(text, self.opened):
             return 0
-        # compared as token strings: also in byte-level tokens, the ASCII characters of the mark are
-        # unchanged
-        # None: a model may have, and sample, more ids than its tokenizer
+        # Compared as token strings: also in byte-level tokens, the ASCII characters of the mark are
+        # unchanged. A string is None if the tokenizer lacks the id: models may sample such ids.
         pieces = [piece or "" for piece in self.tokenizer.convert_ids_to_tokens(list(reply))]
         before, mark, _ = "".join(pieces).partition(marks.close)
         ends = accumulate(map(len, pieces))

@@ -223,7 +223,8 @@ async def test_a_program_that_leaves_a_daemon_gives_its_answer(tmp_path, monkeyp
         print(subprocess.Popen(sleep, start_new_session=True).pid)
     """
     trajectory = await played(tmp_path, lines)
-    os.kill(int(trajectory.answer or 0), signal.SIGKILL)
+    assert trajectory.answer
+    os.kill(int(trajectory.answer), signal.SIGKILL)
 
 
 async def test_a_function_of_problem_and_url_is_an_agent(tmp_path):
