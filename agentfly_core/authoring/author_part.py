@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,7 +107,8 @@ class AuthorPart(ABC):
         """The injected parameters, and the parameters that the caller passes.
 
         Raises ValueError for parameters that cannot be provided. Also raises it if `process` is set
-        and the function cannot be imported by another process or needs an environment.
+        and the function cannot be imported by another process or needs an environment, or if
+        `timeout` is infinite.
         """
         signature = read(self.function)
         self.check(signature)
@@ -124,6 +126,11 @@ class AuthorPart(ABC):
             raise ValueError(
                 f"{self.what} needs {', '.join(kinds)} and has process=True, but environments "
                 "cannot be passed to another process. Remove process=True or these parameters."
+            )
+        if self.timeout == math.inf:
+            raise ValueError(
+                f"{self.what} has process=True and timeout=inf, expected a finite timeout, because "
+                "the process of a call that hangs is killed at its timeout."
             )
         return signature
 

@@ -13,6 +13,8 @@ from agentfly_core.sandbox.guest.protocol import Limits, Status
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 
+MOST_SECONDS = 1000.0
+"""With more seconds, a check could exceed the reward's own limit, and would be unscored."""
 _NO_CHECK = "no check:"
 _CHECK = f"""
 import json, os, subprocess
@@ -73,10 +75,16 @@ async def hidden_check(workspace: Workspace, problem: Problem) -> float:
     The script runs in /tests with an empty home folder, and Python imports nothing from /app. The
     script writes the reward to the file /logs/verifier/reward.txt. With `by_exit_code`, the file is
     ignored, and the reward is 1 if the script exits with 0. The reward is 0 if the script takes
-    longer than `seconds` or writes no number from 0 to 1.
+    longer than `seconds` or writes no number from 0 to 1. Raises ValueError for more seconds than
+    MOST_SECONDS.
     """
     check: Mapping[str, Any] = problem.facts["check"]
     nonce, seconds = secrets.token_hex(16), float(check["seconds"])
+    if not 0 < seconds <= MOST_SECONDS:
+        raise ValueError(
+            f"facts['check']['seconds'] is {seconds:g}, expected more than 0 and at most "
+            f"{MOST_SECONDS:g}"
+        )
     order = json.dumps([nonce, check["script"], check["by_exit_code"]])
     files = {f"work/{name}": text for name, text in workspace.files.items()}
     files |= {f"tests/{name}": text for name, text in check["files"].items()}

@@ -1,6 +1,7 @@
 """Tools and rewards in processes of their own, with their possible failures."""
 
 import asyncio
+import math
 import os
 import re
 import signal
@@ -93,6 +94,11 @@ class Shelf(Environment): ...
 
 @tool(process=True)
 def sees(*, shelf: Shelf) -> str:
+    return "never"
+
+
+@tool(process=True, timeout=math.inf)
+def endless() -> str:
     return "never"
 
 

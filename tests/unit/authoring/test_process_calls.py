@@ -228,6 +228,7 @@ def local() -> Tool:
             "'explode' has process=True .* at the top of a module",
         ),
         (reward(process=True)(process_parts.length.function), "'length' .* at the top of a module"),
+        (process_parts.endless, "'endless' .* timeout=inf, expected a finite timeout"),
     ],
 )
 def test_what_cannot_run_in_another_process_is_refused(part: Tool | Reward, told: str) -> None:

@@ -174,3 +174,10 @@ async def test_a_python_check_imports_its_own_modules() -> None:
 async def test_a_problem_without_an_expectation_is_refused() -> None:
     with pytest.raises(KeyError, match="expected"):
         await expected_files(workspace=await holding(FILES), problem=ADD)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1001.0])
+async def test_a_check_with_a_wrong_time_limit_is_refused(seconds: float) -> None:
+    problem = checked(SCRIPT, seconds=seconds)
+    with pytest.raises(ValueError, match=f"is {seconds:g}, expected more than 0 and at most 1000"):
+        await hidden_check(workspace=await left(problem), problem=problem)
