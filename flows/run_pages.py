@@ -115,13 +115,10 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
     if not report:
         return
     with logged(f"The report of {night} is not in MLflow"):
-        links = links_of(store, night)
-        # the current flow run may be that of `promote`
-        for flow_run_id in links.get("prefect_flow_run_ids", [])[-1:]:
-            address = flow_run_page(settle().api, flow_run_id)
-            text = f"{report}\n[The night's flow run in Prefect]({address})\n"
-            for run_id in links.get("mlflow_run_ids", [])[-1:]:
-                add_report(mlflow_place(site), run_id, text, address)
+        address = flow_run_page(settle().api, str(flow_run.id))
+        text = f"{report}\n[The night's flow run in Prefect]({address})\n"
+        for run_id in links_of(store, night).get("mlflow_run_ids", [])[-1:]:
+            add_report(mlflow_place(site), run_id, text, address)
     link = mlflow_link(store, site, night, "The night's run in MLflow")
     title, _, rest = report.partition("\n\n")
     show_page("night", ledger.experiment, f"{title}\n\n{link}\n\n{rest}", f"Outcome of {night}")
