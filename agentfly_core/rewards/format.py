@@ -24,4 +24,10 @@ def tool_answers(trajectory: Trajectory) -> list[Observation]:
     environment returns a text.
     """
     first = trajectory.turns[0].read if trajectory.turns else ()
-    return [one for one in trajectory.observations if one not in first]
+    begins = [turn.read[: len(first)] == first for turn in trajectory.turns]
+    read = [
+        item
+        for turn, is_opening in zip(trajectory.turns, begins, strict=True)
+        for item in turn.read[len(first) if is_opening else 0 :]
+    ]
+    return [one for one in (*read, *trajectory.closing) if isinstance(one, Observation)]

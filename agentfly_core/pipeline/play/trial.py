@@ -137,13 +137,13 @@ def _by_playing(
 def _require_a_score(played: Sequence[Trajectory], outcomes: Mapping[str, bool | str]) -> None:
     """Raise GateClosed if rewards failed in all of these episodes.
 
-    Episodes with the ending FAILED or AGENT_ERROR do not count.
+    Episodes with the ending FAILED or AGENT_ERROR do not count, and at least half must count.
     """
     failed = (Ending.FAILED, Ending.AGENT_ERROR)
     ended = {one.problem.id for one in played if one.ending not in failed}
     results = [outcomes.get(name) for name in ended]
     reasons = [result for result in results if isinstance(result, str)]
-    if reasons and len(reasons) == len(results):
+    if reasons and len(reasons) == len(results) and 2 * len(ended) >= len(outcomes):
         raise GateClosed(
             f"A reward failed in all {counted(len(reasons), 'problem')} that the oracle played: "
             f"{sentence(reasons[0])} Correct the reward."

@@ -175,6 +175,9 @@ async def test_an_observation_of_the_prompt_is_no_tool_call() -> None:
     problem = replace(ADD, messages=(Message("user", QUESTION), Observation("calculator", "99")))
     trajectory = await play(["99"], calculator, answer, problem=problem)
     assert await math_with_tool.score(trajectory, {}) == Score(0.0, {"right": 1.0})
+    call = ToolCall("calculator", {"expression": "41+58"})
+    trajectory = await play([call, "99"], calculator, answer, problem=problem)
+    assert await math_with_tool.score(trajectory, {}) == Score(1.0, {"right": 1.0})
 
 
 @pytest.mark.parametrize(
