@@ -98,9 +98,17 @@ def hearts(service: str) -> list[int]:
     if service == "learner":
         return [child.pid for child in children if child.environ().get("RANK") == "0"][:1]
     if service == "workers":
-        playing = [child for child in children if PROGRAM in child.cmdline()]
+        playing = [child for child in children if plays(child)]
         return [child.pid for child in playing if child.parent() in playing]
     return [child.pid for child in children if child.name().startswith("VLLM::Engine")][:1]
+
+
+def plays(process: psutil.Process) -> bool:
+    """Whether a process is a worker that has not ended."""
+    try:
+        return PROGRAM in process.cmdline()
+    except psutil.ZombieProcess:
+        return False
 
 
 def live(order: dict[str, Any], notes: int) -> int:

@@ -68,7 +68,8 @@ def test_a_killed_program_is_played_again_with_equal_tokens(
     assert end.code == 0, end.printed
     assert (tmp_path / "death").exists()
     ours, theirs = digests(tmp_path), digests(calm.folder)
-    others = [name for name in theirs if ours[name] != theirs[name]]
+    # the name of scores contains their key, which depends on the episodes
+    others = [name for name in theirs if ours.get(name) != theirs[name]]
     assert {name.split("/")[1] for name in others} <= {"evaluate"}
     for name in [name for name in others if "/rollout-" in name]:
         pairs = zip(
