@@ -96,37 +96,40 @@ def test_work_continues_when_the_chosen_api_is_silent(tmp_path, monkeypatch, cap
 
 
 @pytest.fixture
-def stall(prefect_api, monkeypatch, tmp_path):
-    """The deployment of the flow `prices` of the experiment `stall`."""
+def prices(prefect_api, monkeypatch, tmp_path):
+    """The deployment of the flow `prices` of an experiment.
+
+    Its name is in the form's list, which was made when the first test imported the flows.
+    """
     monkeypatch.setenv("PREFECT_API_URL", prefect_api)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     use(prefect_api)
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf/stall.yaml").write_text("flows: {prices: 'my_shop:prices'}\n")
+    (tmp_path / "conf/folding.yaml").write_text("flows: {prices: 'my_shop:prices'}\n")
     deploy.make_pool()
     deploy.deploy_own_flows()
-    return f"{prefect_api}/deployments/name/stall/prices"
+    return f"{prefect_api}/deployments/name/folding/prices"
 
 
-def test_a_flow_of_an_experiment_keeps_its_schedules(stall, prefect_api):
+def test_a_flow_of_an_experiment_keeps_its_schedules(prices, prefect_api):
     cron = {"cron": "0 4 * * *", "timezone": "Europe/Berlin"}
     added = {"schedule": cron, "active": False, "parameters": {"site": "lab"}}
-    url = f"{prefect_api}/deployments/{request('GET', stall)['id']}/schedules"
+    url = f"{prefect_api}/deployments/{request('GET', prices)['id']}/schedules"
     request("POST", url, json=[added])
     for _ in range(2):
         deploy.deploy_own_flows()
-    (kept,) = request("GET", stall)["schedules"]
+    (kept,) = request("GET", prices)["schedules"]
     assert (kept["active"], kept["parameters"]) == (False, {"site": "lab"})
     assert cron.items() <= kept["schedule"].items()
 
 
-def test_a_removed_flow_with_edited_parameters_is_deleted(stall, prefect_api, tmp_path):
-    deployment = request("GET", stall)
+def test_a_removed_flow_with_edited_parameters_is_deleted(prices, prefect_api, tmp_path):
+    deployment = request("GET", prices)
     parameters = {**deployment["parameters"], "site": "lab"}  # edited in Prefect's UI
     edited = {"parameters": parameters, "enforce_parameter_schema": False}
     request("PATCH", f"{prefect_api}/deployments/{deployment['id']}", json=edited)
-    (tmp_path / "conf/stall.yaml").unlink()
+    (tmp_path / "conf/folding.yaml").unlink()
     deploy.delete_lost_flows()
     left = request("POST", f"{prefect_api}/deployments/filter", json={})
-    assert "stall" not in [one["parameters"].get("experiment") for one in left]
+    assert "folding" not in [one["parameters"].get("experiment") for one in left]
