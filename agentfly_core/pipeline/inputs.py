@@ -173,21 +173,20 @@ def _endpoint(
     return produce(store, target, make)
 
 
-def _own_policy(experiment: Experiment) -> Artifact:
-    """Return the last policy of the experiment's run.
+def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
+    """Return the last policy of the run `name`, which belongs to an experiment.
 
     Raises ValueError if the run has not published a policy, for example after an edit of the code.
     The message names the newest run of the experiment that has one.
     """
-    store, name = experiment.store, experiment.run_name("", False)
     if policy := last_policy(store, name):
         return policy
-    own = (run for run in run_records(store) if run["experiment"] == experiment.name)
+    own = (run for run in run_records(store) if run["experiment"] == experiment)
     for run in sorted(own, key=itemgetter("created_ms"), reverse=True):
         if last_policy(store, run["name"]):
             raise ValueError(
                 f"The run {name!r}, which has these settings and this code, has published no "
-                f"policy in {store.uri}. Train it, or name the newest run of {experiment.name} "
+                f"policy in {store.uri}. Train it, or name the newest run of {experiment} "
                 f"with a policy: --policy run:{run['name']}"
             )
     return final_policy(store, name)  # raises
@@ -205,7 +204,7 @@ def policy_named(
     """
     store = experiment.store
     if not named:
-        return _own_policy(experiment)
+        return _own_policy(store, experiment.run_name("", False), experiment.name)
     match policy_reference(named, store.names("runs")):
         case RunPolicy() | LastPolicy() as policy:
             return of_run(store, policy, "policy").policy

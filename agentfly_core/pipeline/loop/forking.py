@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from agentfly_core.config.experiment import Fork, Settings
+from agentfly_core.config.experiment import Adapter, Fork, Settings
 from agentfly_core.config.loading import differences
 from agentfly_core.config.reference import RunPolicy, run_step
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.pipeline.update import require_learner_state
-from agentfly_core.rl.interface import Critic
+from agentfly_core.rl.interface import Algorithm, Critic
 from agentfly_core.rl.kl import AdaptiveKL, RewardKL
 from agentfly_core.runs.listing import experiment_of, run_named
 from agentfly_core.runs.run import Run, known_run, recorded_settings
@@ -100,19 +100,21 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
         )
     if settings.inherits_learner:
         require_learner_state(store, fork)
-        _require_fitting(recorded_settings(origin), settings)
+        began = recorded_settings(origin)
+        added = None if began.adapter else settings.adapter
+        _require_fitting(began.algorithm.make(), settings.algorithm.make(), added)
 
 
-def _require_fitting(origin: Settings, settings: Settings) -> None:
+def _require_fitting(old: Algorithm, new: Algorithm, added: Adapter | None) -> None:
     """Raise ValueError unless a fork can continue with the learner state of its origin.
 
-    The state lacks a new adapter or critic, and contains the adapted weight of a KL penalty.
+    The state lacks an `added` adapter or critic, and contains the adapted weight of a KL penalty.
+    `old` is the origin's algorithm, and `new` the fork's.
     """
-    old, new = origin.algorithm.make(), settings.algorithm.make()
     before, after = (getattr(algorithm, "kl", None) for algorithm in (old, new))
     critics = get_args(Critic)  # each has the weights of the critics before it
-    if settings.adapter and not origin.adapter:
-        changed = f"adapter: got {settings.adapter!r}, expected null"
+    if added:
+        changed = f"adapter: got {added!r}, expected null"
     elif critics.index(new.needs.critic) > critics.index(old.needs.critic):
         changed = f"algorithm: got the critic {new.needs.critic}, expected {old.needs.critic}"
     elif (
