@@ -228,13 +228,6 @@ class GatewaySession:
     async def _replies(self, speaker: Speaker, request: CompletionRequest) -> list[Reply]:
         self._require(speaker, request)
         self._begun[speaker.name] += request.n
-        try:
-            return await self._sampled(speaker, request)
-        except BaseException:  # also cancelled: a request counts only with its replies
-            self._begun[speaker.name] -= request.n
-            raise
-
-    async def _sampled(self, speaker: Speaker, request: CompletionRequest) -> list[Reply]:
         with_own_branches = (self._reply(speaker, request) for _ in range(request.n))
         try:
             return [*await asyncio.gather(*map(asyncio.create_task, with_own_branches))]
@@ -250,8 +243,12 @@ class GatewaySession:
     async def _reply(self, speaker: Speaker, request: CompletionRequest) -> Reply:
         sampling, most = request.sampling.copy(), speaker.rules.max_tokens
         sampling["max_tokens"] = min(sampling.get("max_tokens") or most, most)
-        async with self.episode.branch():
-            reply = await speaker.turn(request.messages, **sampling)
+        try:
+            async with self.episode.branch():
+                reply = await speaker.turn(request.messages, **sampling)
+        except BaseException:  # also cancelled: only replies count as turns
+            self._begun[speaker.name] -= 1
+            raise
         self.last, self.limit = (speaker, reply), reply.limit or self.limit
         return reply
 

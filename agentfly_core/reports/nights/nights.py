@@ -109,7 +109,7 @@ class Nights:
         begun = self.ledger.read().attempts(night)
         why = f"The night was begun {begun} times and never finished."
         trained = finished(self.experiment.store, night) is not None
-        for _ in range(begun, max(self.attempts, begun + trained)):
+        for tried in range(begun + 1, max(self.attempts, begun + trained) + 1):
             try:
                 self.play(night)
                 return
@@ -117,7 +117,7 @@ class Nights:
                 raise
             except Exception as error:  # tonight's run can train, even if this night cannot
                 logger.exception("The night %s could not be finished.", night)
-                why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
+                why = f"It was tried {tried} times. The last error: {fault(error)}"
             # the plan of the next night needs this entry
             if self.ledger.read().last(night, "finished"):
                 return
