@@ -3,15 +3,12 @@
 The script is a function that replies instead of a model.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.event_loop import run
@@ -20,6 +17,7 @@ from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.templates.model import end_of, writer
 from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.playing import (
     OnEpisode,
     collect_into,
@@ -36,9 +34,6 @@ from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.resources import ResourceManager, resources_for
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import NO_ANSWER, collect
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 REHEARSED = 8
 """The number of trial demonstrations, which are scored before the warm start."""

@@ -1,7 +1,5 @@
 """Convert the chats in a file to demonstrations. Replies get the tokens of a rollout."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation, ToolSchema
@@ -23,6 +21,7 @@ from agentfly_core.datasets.chats import RecordedChat, RecordedReply, reply_plac
 from agentfly_core.datasets.traces import OURS, RecordedCall
 from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.playing import scripted
 from agentfly_core.records.dataset import BadRow
 from agentfly_core.records.messages import CALL, CALL_END, plain, reply_text
@@ -44,9 +43,6 @@ from agentfly_core.rollout.rules import EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.speaker import Speaker
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import THINK, THOUGHT_END, did_you_mean, fault, shown
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 NOTHING = Signature({}, {})
 WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)

@@ -1,24 +1,19 @@
 """ChatML with tool calls in the Hermes format. Qwen2.5, SmolLM2 and nano models use it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.chatml_jinja import jinja_text
 from agentfly_core.inference.templates.text_encoder import TextEncoder
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.records.messages import CALL, CALL_END, call_of, reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import THINK, THOUGHT_END, before_stop
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 START, END = "<|im_start|>", "<|im_end|>"
 _MARK = re.compile(rf"\n?{CALL}|{THINK}")

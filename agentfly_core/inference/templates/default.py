@@ -1,16 +1,10 @@
 """The chat template that an experiment without the setting `template` uses."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.inference.templates.chatml import TOOLS, Hermes
 from agentfly_core.inference.templates.chatml_jinja import jinja_text
 from agentfly_core.inference.templates.model import ModelTemplate
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 
 
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:

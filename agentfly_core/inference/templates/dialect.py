@@ -1,11 +1,9 @@
 """Find out what a chat template supports. For this purpose, short conversations are rendered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.call_formats import FormatName, format_of
@@ -17,10 +15,8 @@ from agentfly_core.inference.templates.jinja_renderer import (
 )
 from agentfly_core.inference.templates.reasoning import ReasoningMarks, marks_of
 from agentfly_core.inference.templates.variables import jinja_of
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.system.formats.json_value import JSON
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 # the keys under which families of models expect the reasoning of a message
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")

@@ -7,19 +7,17 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.chatml import TOOLS
 from agentfly_core.inference.templates.contents import HiddenTokens
 from agentfly_core.inference.templates.text_encoder import TextEncoder
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.json_value import JSON
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 ChatRows = list[dict[str, Any]]
 """Messages as JSON objects, in the format of OpenAI's API."""

@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.inference.templates.call_formats import FORMATS, FormatName
@@ -14,12 +14,10 @@ from agentfly_core.inference.templates.dialect import TOOLS, Markup, markup_of
 from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, common_beginning
 from agentfly_core.inference.templates.replies import OTHER, QUESTION, MessageWriter, ReplyReader
 from agentfly_core.inference.templates.variables import SWITCHES, jinja_of, switch_of, with_date
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.system.formats.text import before_stop
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 MessageList = Sequence[Message | Observation]
 

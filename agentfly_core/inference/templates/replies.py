@@ -1,24 +1,20 @@
 """Parse replies of a model that uses its own chat template, and write such replies."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.call_formats import FORMATS
 from agentfly_core.inference.templates.dialect import REASONING_KEYS, Markup
 from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, common_beginning
 from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.records.messages import call_of
 from agentfly_core.records.trajectory import BadCall, Message, ToolCall
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 Call = ToolCall | BadCall
 QUESTION = Message("user", "?")

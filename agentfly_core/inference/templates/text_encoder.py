@@ -1,18 +1,13 @@
 """Encode text so that only the markup of a chat template becomes added tokens."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Tokenizer
 
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.system.formats.text import clip
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 _HTML = re.compile(
     r"</?(?:table|caption|thead|tbody|tfoot|t[rhd]|h[1-6]|blockquote|strong|em|[abius]|su[bp]|code"

@@ -1,17 +1,13 @@
 """Variables that a chat template reads, such as the switch of reasoning and the date."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.formats.text import did_you_mean
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 NOT_VARIABLES = {"messages", "tools", "documents", "add_generation_prompt"}
 SWITCHES = ("enable_thinking", "thinking")
