@@ -15,6 +15,7 @@ from flows.own_flows import own_flow
 from tests.support.project import ROOT, Project
 
 pytest.importorskip("sklearn")
+pytestmark = pytest.mark.long
 
 NAME = "systems-together"
 FEW = [
