@@ -1,8 +1,6 @@
 """Pages of runs and nights: reports, and links between Prefect flow runs and MLflow runs."""
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -20,25 +18,11 @@ from agentfly_core.runs.run import links_of
 from agentfly_core.runs.tracking.mlflow_client import add_report, page, set_aliases
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.foreign_names import prefect_key, storable
-from agentfly_core.system.formats.text import fault
+from agentfly_core.system.formats.text import logged
 from flows.local.display import summary_page
 from flows.local.mlflow_ui import PORT, mlflow_place, serving
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
-
-logger = logging.getLogger(__name__)
-
-
-@contextmanager
-def logged(failure: str) -> Iterator[None]:
-    """Log any error of the block instead of raising it. The log line begins with `failure`.
-
-    A run must not fail because of its reports.
-    """
-    try:
-        yield
-    except Exception as error:  # Prefect and MLflow have errors of many kinds
-        logger.warning("%s: %s", failure, fault(error))
 
 
 def name_after(run: str) -> None:

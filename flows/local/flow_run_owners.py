@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from agentfly_core.system.formats.text import logged
 from agentfly_core.system.process import mark_alive, own_mark
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 LABEL = "agentfly.process"
 AT_WORK = ["RUNNING", "CANCELLING", "PAUSED"]
 KILLED = "Its process was killed. Run it again: what is on disk is reused."
-logger = logging.getLogger(__name__)
 
 
 def sign() -> None:
@@ -27,13 +26,10 @@ def sign() -> None:
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         return
-    try:
-        with get_client(sync_client=True) as client:
-            client.update_flow_run_labels(context.flow_run.id, {LABEL: f"process-{own_mark()}"})
-    except Exception:  # the label is optional: Prefect also notices a dead process, minutes later
-        logger.warning(
-            "Prefect could not store the label with this flow run's process.", exc_info=True
-        )
+    # the label is optional: Prefect also notices a dead process, minutes later
+    failure = "Prefect could not store the label with this flow run's process"
+    with logged(failure), get_client(sync_client=True) as client:
+        client.update_flow_run_labels(context.flow_run.id, {LABEL: f"process-{own_mark()}"})
 
 
 def crash_dead() -> list[str]:
@@ -49,18 +45,13 @@ def crash_dead() -> list[str]:
     at_work = FlowRunFilter.model_validate({"state": {"type": {"any_": AT_WORK}}})
     ended: State[None] = Crashed(message=KILLED)
     crashed: list[str] = []
-    try:
-        with get_client(sync_client=True) as client:
-            for flow_run in filter(_is_dead, client.read_flow_runs(flow_run_filter=at_work)):
-                client.set_flow_run_state(flow_run.id, ended, force=True)
-                crashed.append(str(flow_run.id))
-                named = f"{flow_run.name} ({flow_run.id})"
-                print(f"The flow run {named} is marked Crashed: its process is dead.")
-    except Exception:  # Prefect raises errors of many types; work can start without this cleanup
-        logger.warning(
-            "Prefect could not list flow runs, so flow runs of dead processes are not marked.",
-            exc_info=True,
-        )
+    failure = "Prefect could not list flow runs, so flow runs of dead processes are not marked"
+    with logged(failure), get_client(sync_client=True) as client:
+        for flow_run in filter(_is_dead, client.read_flow_runs(flow_run_filter=at_work)):
+            client.set_flow_run_state(flow_run.id, ended, force=True)
+            crashed.append(str(flow_run.id))
+            named = f"{flow_run.name} ({flow_run.id})"
+            print(f"The flow run {named} is marked Crashed: its process is dead.")
     return crashed
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, cast
 
 from agentfly_core.reports.nights.night_ledger import NightLedger
 from agentfly_core.reports.nights.nights import PREFIX, date_of
-from agentfly_core.system.formats.text import fault
+from agentfly_core.system.formats.text import logged
 from flows.nights.events import DEPLOYMENT, record
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ SCHEDULED = re.compile(r"scheduled \S+ \S+ (\d{4}-\d\d-\d\d)[T ]")
 The key contains the date on which the flow run starts, in the time zone of the schedule.
 """
 DAY = timedelta(days=1)
-logger = logging.getLogger(__name__)
 
 
 def create_schedule() -> None:
@@ -63,11 +61,9 @@ def record_missed(ledger: NightLedger, today: date) -> None:
         return
     # one more day before and after, because the dates depend on the schedules' time zones
     since, until = (datetime.combine(day, time.min, UTC) for day in (max(past) - DAY, today + DAY))
-    try:
+    scheduled: list[date] = []
+    with logged("Prefect could not list missed nights"):
         scheduled = scheduled_nights(ledger.experiment, since, until)
-    except Exception as error:  # the night is played anyway
-        logger.warning("Prefect could not list missed nights: %s", fault(error))
-        return
     for night in sorted({night for night in scheduled if max(past) < night < today}):
         why = f"It was scheduled for {night} and did not start."
         record(ledger, f"{PREFIX}{night}", "missed", why)

@@ -21,7 +21,7 @@ from agentfly_core.reports.nights.night_ledger import (
 )
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.foreign_names import storable
-from agentfly_core.system.formats.text import fault, redact
+from agentfly_core.system.formats.text import fault, logged, redact
 from flows.local.doctor import Finding
 from flows.local.prefect_server import answers, use
 
@@ -50,7 +50,7 @@ def emit(experiment: str, entry: NightEntry) -> None:
 
     Without a Prefect API, do nothing. If Prefect cannot be reached, only log this.
     """
-    try:
+    with logged(f"The event {entry.event!r} of {entry.night} could not be sent to Prefect"):
         from prefect.events import emit_event
         from prefect.settings import get_current_settings
 
@@ -61,10 +61,6 @@ def emit(experiment: str, entry: NightEntry) -> None:
         payload = {"night": night, "experiment": storable(experiment), "message": message}
         payload["what"] = entry.event
         emit_event(event=PREFIX + entry.event, resource=resource, payload=payload)
-    except Exception:  # a night must not fail because of a message
-        logger.exception(
-            "The event %r of %s could not be sent to Prefect.", entry.event, entry.night
-        )
 
 
 def request_approval(ledger: NightLedger, night: str, site: str) -> None:
@@ -76,14 +72,9 @@ def request_approval(ledger: NightLedger, night: str, site: str) -> None:
 
     question = {"experiment": ledger.experiment, "run": night}
     question |= {"site": site, "store": ledger.store.uri}
-    try:
+    failure = f"Nobody is asked in the Prefect UI about the policy of {night}"
+    with logged(f"{failure}. To promote it: agentfly promote {night}. The cause"):
         run_deployment(APPROVAL, parameters=question, timeout=0, as_subflow=False)
-    except Exception as error:  # the night is played all the same
-        logger.warning(
-            "Nobody is asked in the Prefect UI about the policy of %s: %s. To promote it: agentfly "
-            "promote %s",
-            *(night, fault(error), night),
-        )
 
 
 def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:

@@ -98,6 +98,7 @@ def _text_of(say: Callable[[object], str], value: object) -> str:
 SECRET = re.compile(r"(KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS|AUTH_STRING)$", re.IGNORECASE)
 PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
 SHORTEST = 8
+logger = logging.getLogger(__name__)
 
 
 def environment() -> dict[str, str]:
@@ -143,6 +144,18 @@ def is_first(warning: str) -> bool:
     first = warning not in _warned
     _warned.add(warning)
     return first
+
+
+@contextmanager
+def logged(failure: str) -> Iterator[None]:
+    """Log any error of the `with` block instead of raising it. The log line begins with `failure`.
+
+    This is for messages to services such as Prefect, because work must not fail if they are lost.
+    """
+    try:
+        yield
+    except Exception as error:  # services and their clients raise errors of many types
+        logger.warning("%s: %s", failure, fault(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def test_a_refusal_of_prefect_is_logged(monkeypatch, caplog):
 
     monkeypatch.setattr(prefect.events, "emit_event", refuse)
     emit("quickstart", NightEntry(4, 0, NIGHT, "given_up", "It was tried 3 times."))
-    assert f"The event 'given_up' of {NIGHT} could not be sent to Prefect." in caplog.text
+    assert f"The event 'given_up' of {NIGHT} could not be sent to Prefect: " in caplog.text
 
 
 def test_secrets_are_removed_from_a_message(monkeypatch):
