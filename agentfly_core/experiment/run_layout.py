@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.store.artifact import Artifact, Pointer
@@ -140,18 +140,28 @@ def run_records(store: Store) -> Iterator[RunRecord]:
                 yield record
 
 
+def undamaged(store: Store, uri: str, loss: str) -> Any:
+    """Return the content of a JSON file that a run can do without, or None if it is missing.
+
+    If the file is damaged, a warning with the consequence `loss` is logged, and the result is None,
+    too.
+    """
+    try:
+        return store.read_json(uri)
+    except Damaged as damage:
+        logger.warning("%s %s", damage, loss)
+        return None
+
+
 def summary_of(store: Store, name: str) -> Summary | None:
     """Return the summary of a finished run, or None if it is missing.
 
     If the summary is damaged, a warning is logged and None is returned, because the run can write
     the summary again.
     """
-    try:
-        summary: Summary | None = store.read_json(RunLayout(name).summary)
-        return summary
-    except Damaged as damage:
-        logger.warning("%s The run counts as unfinished; give its command again.", damage)
-        return None
+    loss = "The run counts as unfinished; give its command again."
+    summary: Summary | None = undamaged(store, RunLayout(name).summary, loss)
+    return summary
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import logging
 import os
 import re
 import time
@@ -25,7 +24,13 @@ from agentfly_core.experiment import keys, user_code
 from agentfly_core.experiment.continuing import refuse_other_settings, require_continuable
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of, step_layout
+from agentfly_core.experiment.run_layout import (
+    RunLayout,
+    finished_summary,
+    record_of,
+    step_layout,
+    undamaged,
+)
 from agentfly_core.experiment.run_policies import Parent, policy_of, require_same_tokens
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import PassRates
@@ -35,13 +40,11 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.lease import only_writer, refuse_if_leased
 from agentfly_core.store.lock import refuse_if_held
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.file_shapes import ParentPolicy
 from agentfly_core.system.formats.json_value import as_json
 from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.revision import revision
 
-logger = logging.getLogger(__name__)
 BESIDE = ("run.json", "links.json", "tags.json")
 """The files that a run has before it publishes its first artifact. Its lock is not included."""
 StagesBefore = Mapping[str, Sequence[Pointer]]
@@ -300,12 +303,9 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
 
     If the file is damaged, a warning is logged and the result is empty.
     """
-    try:
-        links: dict[str, list[str]] = store.read_json(RunLayout(name).links) or {}
-        return links
-    except Damaged as damage:
-        logger.warning("%s The ids of the run in Prefect and MLflow are lost.", damage)
-        return {}
+    loss = "The ids of the run in Prefect and MLflow are lost."
+    links: dict[str, list[str]] | None = undamaged(store, RunLayout(name).links, loss)
+    return links or {}
 
 
 @contextmanager

@@ -1,15 +1,12 @@
 """Tags of runs. They have their own file, so a run can be tagged while it runs."""
 
-import logging
 import re
 from collections.abc import Sequence
 
-from agentfly_core.experiment.run_layout import RunLayout
+from agentfly_core.experiment.run_layout import RunLayout, undamaged
 from agentfly_core.store.store import Store
-from agentfly_core.system.formats.checksummed_json import Damaged
 
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-logger = logging.getLogger(__name__)
 
 
 def tags_of(store: Store, run: str) -> tuple[str, ...]:
@@ -17,11 +14,7 @@ def tags_of(store: Store, run: str) -> tuple[str, ...]:
 
     If the file is damaged, a warning is logged and the result is empty.
     """
-    try:
-        stored = store.read_json(RunLayout(run).tags)
-    except Damaged as damage:
-        logger.warning("%s The tags of the run are lost.", damage)
-        stored = None
+    stored = undamaged(store, RunLayout(run).tags, "The tags of the run are lost.")
     return tuple(stored["tags"]) if stored else ()
 
 
