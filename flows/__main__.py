@@ -43,9 +43,9 @@ def main(words: Sequence[str] | None = None) -> int:
                 # Python prints an error if its last flush fails
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return 1
-            from flows.orchestration import is_mistake, message  # imports libraries
+            from flows.orchestration import Mistake, message  # imports libraries
 
-            if not is_mistake(error):
+            if not isinstance(error, Mistake):
                 raise
             print(f"agentfly: {redact(message(error))}", file=sys.stderr)
             return 2

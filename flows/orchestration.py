@@ -34,15 +34,11 @@ class Stopped(RuntimeError):
 
 
 LONGEST_CAUSE = 20_000
-MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError, Stopped)
+Mistake = ValueError | Locked | LockLost | GateClosed | ServiceLost | OSError | Stopped
+"""Errors that are mistakes of the user or of the machine, not defects of AgentFly.
 
-
-def is_mistake(error: BaseException) -> bool:
-    """Whether an error is a mistake of the user or of the machine, not a defect of AgentFly.
-
-    The message of such an error is shown without a traceback.
-    """
-    return issubclass(type(error), MISTAKES)  # isinstance would call code of the error
+Their messages are shown without a traceback.
+"""
 
 
 def message(error: BaseException) -> str:
@@ -51,7 +47,7 @@ def message(error: BaseException) -> str:
     For a mistake of the user, it is the message, and the line of the user's code that raised the
     error. For all other errors, it is a traceback without the lines of installed packages.
     """
-    if not is_mistake(error):
+    if not isinstance(error, Mistake):
         return f"An error in code:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
     words = disk_fault(error) or words_of(error).rstrip() or fault(error)
     line = tracebacks.own_line(error)
