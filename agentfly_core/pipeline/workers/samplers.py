@@ -135,6 +135,11 @@ class Samplers:
         return FrozenPolicy(str(who), sampler)
 
     def _in_process(self) -> Sampler:
+        from transformers import utils
+
+        # otherwise transformers imports scikit-learn for a method of decoding that is not used
+        # here, which takes a second and 64 MiB of memory
+        utils.is_sklearn_available = lambda: False  # type: ignore[attr-defined]
         from agentfly_core.inference.in_process import TransformersSampler  # loads torch
 
         site = self.experiment.divided_site

@@ -1,4 +1,4 @@
-"""A worker that samples from a server loads no torch."""
+"""Workers load no scikit-learn, and no torch if they sample from a server."""
 
 import subprocess
 import sys
@@ -28,6 +28,21 @@ def test_a_worker_that_samples_from_a_server_loads_no_torch(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     command = [sys.executable, "-c", LOADS, class_of(tokenizer), str(tmp_path)]
     assert subprocess.check_output(command, text=True).strip() == ""
+
+
+SAMPLES = """
+import sys
+from types import SimpleNamespace as Some
+from agentfly_core.pipeline.workers import program, samplers
+site, settings = Some(sampler_gpus=(), threads=1), Some(dtype="float32")
+samplers.Samplers(Some(divided_site=site, settings=settings), "").here(None)
+print(*sorted({"torch", "pandas", "sklearn", "prefect", "mlflow"} & sys.modules.keys()))
+"""
+
+
+def test_a_worker_that_samples_itself_loads_only_torch():
+    command = [sys.executable, "-c", SAMPLES]
+    assert subprocess.check_output(command, text=True).strip() == "torch"
 
 
 @pytest.mark.parametrize(
