@@ -15,7 +15,6 @@ from pathlib import Path
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.sandbox.guest import protocol, view
-from agentfly_core.sandbox.guest.protocol import KEPT, ONCE
 
 SECONDS_TO_START = 30.0
 SERVER, SPAWNED = "agentfly_core.sandbox.guest.server", "agentfly_core.sandbox.guest.spawned"
@@ -53,20 +52,18 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
 
-    async def connect(
-        self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
-    ) -> socket.socket:
+    async def connect(self, cgroups: Sequence[int], modules: Sequence[str] = ()) -> socket.socket:
         """Fork the init process of a new execution, and return the connection to it.
 
-        `cgroups` are file descriptors of the control groups that the process enters. With `kept`,
-        the execution runs several pieces of code. The server imports `modules` before the fork.
-        Raises Unavailable if the server has died or cannot be started.
+        `cgroups` are file descriptors of the control groups that the process enters. The server
+        imports `modules` before the fork. Raises Unavailable if the server has died or cannot be
+        started.
         """
         link = self._link
         if link is None or not self.alive():
             link = await asyncio.to_thread(self._started)
         ours, theirs = socket.socketpair()
-        message = b" ".join([KEPT if kept else ONCE, *(name.encode() for name in modules)])
+        message = " ".join(modules).encode()
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         with theirs:
             descriptors = array("i", [theirs.fileno(), *cgroups])
@@ -168,9 +165,7 @@ class Bubblewrap(_PerExecution):
 
     name = "bubblewrap"
 
-    async def connect(
-        self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
-    ) -> socket.socket:
+    async def connect(self, cgroups: Sequence[int], modules: Sequence[str] = ()) -> socket.socket:
         if not (program := shutil.which("bwrap")):
             raise Unavailable("bubblewrap is not installed")
         words = ["--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
@@ -207,9 +202,7 @@ class Unsafe(_PerExecution):
 
     name = "unsafe"
 
-    async def connect(
-        self, cgroups: Sequence[int], kept: bool, modules: Sequence[str] = ()
-    ) -> socket.socket:
+    async def connect(self, cgroups: Sequence[int], modules: Sequence[str] = ()) -> socket.socket:
         env = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
         folder = tempfile.mkdtemp(prefix="agentfly-sandbox-")
         return self._start([sys.executable], env, [folder, "open"], cgroups)

@@ -71,7 +71,7 @@ class Session:
         async with self._turn:
             try:
                 if self._execution is None:
-                    begin = self._sandbox.begin(self._limits, kept=True)
+                    begin = self._sandbox.begin(self._limits)
                     self._execution = await self._stack.enter_async_context(begin)
                 return await self._execution.run(request)
             except OSError as error:

@@ -47,7 +47,7 @@ class Sandbox:
         """
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
-            begin = self.begin(request.limits, request.kept, request.modules)
+            begin = self.begin(request.limits, request.modules)
             async with places, begin as execution:
                 return await execution.run(request)
         except OSError as error:
@@ -55,14 +55,14 @@ class Sandbox:
 
     @asynccontextmanager
     async def begin(
-        self, limits: protocol.Limits, kept: bool, modules: Sequence[str] = ()
+        self, limits: protocol.Limits, modules: Sequence[str] = ()
     ) -> AsyncIterator[Execution]:
-        """Yield an execution for one request or, with `kept`, for several requests.
+        """Yield an execution for one request, or for several kept requests.
 
         Raises OSError if the execution cannot be started.
         """
-        spare = None if kept or modules else self._spared()
-        connection, cgroup = spare or await self._ready(kept, modules)
+        spare = None if modules else self._spared()
+        connection, cgroup = spare or await self._ready(modules)
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection)
             try:
@@ -91,16 +91,16 @@ class Sandbox:
     async def _prepare(self) -> None:
         with suppress(OSError):  # the next request raises the error
             while self._warm and len(self._spares) < SPARES and self.backend.alive():
-                spare = await self._ready(kept=False)
+                spare = await self._ready()
                 if len(self._spares) < SPARES:
                     self._spares.append(spare)
                 else:  # other tasks have made enough spares meanwhile
                     self._drop(spare)
 
-    async def _ready(self, kept: bool, modules: Sequence[str] = ()) -> Waiting:
+    async def _ready(self, modules: Sequence[str] = ()) -> Waiting:
         cgroup = self.cgroups.fresh()
         try:
-            return await self.backend.connect(cgroup.entries, kept, modules), cgroup
+            return await self.backend.connect(cgroup.entries, modules), cgroup
         except BaseException:  # also after a cancellation
             self.cgroups.end(cgroup)
             raise

@@ -49,8 +49,7 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
         kernel.map_user((UID, UID), (uid, gid))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        # reset, because these settings are inherited from the server
-        signal.set_wakeup_fd(-1)
+        # reset, because this setting is inherited from the server
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         socket.sethostname("sandbox")
         enter(cgroups)

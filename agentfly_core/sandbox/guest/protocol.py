@@ -240,6 +240,3 @@ def judged(report: Report, blobs: Sequence[bytes], oom_kills: int, backend: str)
     files = dict(zip(report["files"], blobs[2:], strict=True))
     seconds, peak, cut = report["duration"], report["peak_rss"], ended == Status.OUTPUT_LIMIT
     return ExecResult(status, code, stdout, stderr, cut, seconds, peak, backend, files)
-
-
-ONCE, KEPT = b"once", b"kept"

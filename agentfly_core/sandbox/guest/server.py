@@ -8,7 +8,6 @@ end with the server. It exits when the other end of the socket is closed.
 import gc
 import importlib
 import os
-import select
 import signal
 import socket
 import sys
@@ -17,9 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
-from agentfly_core.sandbox.guest.protocol import ONCE
 
-AT_ONCE = 34  # including two spare executions that wait for a request
 DESCRIPTORS = 8
 LONGEST = 2**18
 """The size of the buffer for a message.
@@ -82,39 +79,20 @@ def _warm(modules: Iterable[str]) -> None:
 def _serve(link: socket.socket) -> None:
     """Start an execution for each message on `link`.
 
-    A message consists of a kind (ONCE or KEPT) and names of modules. Modules that are not imported
-    yet are imported. If 32 executions and the two spare executions are running, further messages
-    wait in the socket. Kept executions are not counted, because otherwise they could block all
-    other executions.
+    A message consists of names of modules. Modules that are not imported yet are imported.
     """
-    # `awake` becomes readable when a process has ended
-    awake, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    running = set[int]()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended executions
     link.send(protocol.packed({"ready": True}))
     while True:
-        wanted: list[int | socket.socket] = [awake, link] if len(running) < AT_ONCE else [awake]
-        ready = select.select(wanted, [], [])[0]
-        if awake in ready:
-            os.read(awake, 4096)
-            with suppress(ChildProcessError):
-                while ended := os.waitpid(-1, os.WNOHANG)[0]:
-                    running.discard(ended)
-        if link in ready:
-            message, descriptors, _, _ = socket.recv_fds(link, LONGEST, DESCRIPTORS)
-            if not descriptors:
-                return
-            what, *modules = message.split()
-            if missing := {name.decode() for name in modules} - sys.modules.keys():
-                _warm(sorted(missing))
-            pid = _start(link, descriptors)
-            if what == ONCE:
-                running.add(pid)
+        message, descriptors, _, _ = socket.recv_fds(link, LONGEST, DESCRIPTORS)
+        if not descriptors:
+            return
+        if missing := {*message.decode().split()} - sys.modules.keys():
+            _warm(sorted(missing))
+        _start(link, descriptors)
 
 
-def _start(link: socket.socket, descriptors: list[int]) -> int:
+def _start(link: socket.socket, descriptors: list[int]) -> None:
     uid, gid, why = os.geteuid(), os.getegid(), ""
     with socket.socket(fileno=descriptors[0]) as connection:
         try:
@@ -130,7 +108,6 @@ def _start(link: socket.socket, descriptors: list[int]) -> int:
             os._exit(0)
     for cgroup in descriptors[1:]:
         os.close(cgroup)
-    return pid
 
 
 if __name__ == "__main__":
