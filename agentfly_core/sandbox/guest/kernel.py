@@ -16,8 +16,10 @@ _AT_RECURSIVE = 0x8000
 _CAPABILITY_VERSION = 0x20080522
 
 _NUMBERS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "mount_setattr": 442},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "mount_setattr": 442},
+    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "mount_setattr": 442, "clone3": 435}
+    | {"socket": 41, "socketpair": 53, "prlimit64": 302},
+    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "mount_setattr": 442, "clone3": 435}
+    | {"socket": 198, "socketpair": 199, "prlimit64": 261},
 }
 _LIBC = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL, as a fork requires
 
@@ -90,8 +92,9 @@ def pivot_root(folder: str) -> None:
     os.chdir("/")
 
 
-def prctl(option: int, value: int) -> None:
-    _checked(_LIBC.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))), f"prctl {option}")
+def prctl(option: int, value: int, address: int = 0) -> None:
+    words = map(ctypes.c_ulong, (value, address, 0, 0))
+    _checked(_LIBC.prctl(option, *words), f"prctl {option}")
 
 
 def drop_capabilities() -> None:

@@ -7,7 +7,6 @@ socket pairs. With `network`, a program may also open TCP sockets.
 
 import ctypes
 import errno
-import os
 import platform
 import struct
 import tomllib
@@ -27,10 +26,6 @@ _NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, also for time and cgroups
 
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED: dict[str, list[int]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-_SOCKET = {"x86_64": 41, "aarch64": 198}
-_SOCKETPAIR = {"x86_64": 53, "aarch64": 199}
-_PRLIMIT = {"x86_64": 302, "aarch64": 261}
-_CLONE3 = 435
 
 
 def program(network: bool = False) -> bytes:
@@ -42,33 +37,33 @@ def program(network: bool = False) -> bytes:
     place = list(_MACHINES).index(machine)
     for number in (numbers[place] for numbers in _DENIED.values() if len(numbers) > place):
         steps += _when(_EQUAL, number, not_permitted)
-    steps += [*_tcp(machine)] if network else _when(_EQUAL, _SOCKET[machine], not_permitted)
+    steps += _tcp() if network else _when(_EQUAL, kernel.number("socket"), not_permitted)
     # refused, because the flags of clone3 are in memory, which a filter cannot read; the C library
     # then uses clone
-    steps += _when(_EQUAL, _CLONE3, not_there)
+    steps += _when(_EQUAL, kernel.number("clone3"), not_there)
     # Socket pairs of the types stream and seqpacket are allowed, because they stay connected. A
     # socket of a datagram (or raw) pair could be connected to a socket file.
-    steps += [_step(_EQUAL, _SOCKETPAIR[machine], 0, 8), _step(_LOAD, _FIRST_ARGUMENT)]
+    steps += [_step(_EQUAL, kernel.number("socketpair"), 0, 8), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [_step(_EQUAL, _AF_UNIX, 0, 4), _step(_LOAD, _SECOND_ARGUMENT)]
     steps += [_step(_AND, _SOCK_TYPE_MASK), _step(_EQUAL, _SOCK_STREAM, 2, 0)]
     steps += [_step(_EQUAL, _SOCK_SEQPACKET, 1, 0), _step(_RETURN, not_permitted)]
     steps += [_step(_RETURN, _ALLOW)]
     # a process may set only its own limits: the init process has the same user, and must still be
     # able to report
-    steps += [_step(_EQUAL, _PRLIMIT[machine], 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
+    steps += [_step(_EQUAL, kernel.number("prlimit64"), 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [_step(_EQUAL, 0, 0, 1), _step(_RETURN, _ALLOW), _step(_RETURN, not_permitted)]
     steps += [_step(_EQUAL, kernel.number("clone"), 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [*_when(_ANY_BIT, _NAMESPACES, not_permitted), _step(_RETURN, _ALLOW)]
     return b"".join(steps)
 
 
-def _tcp(machine: str) -> list[bytes]:
+def _tcp() -> list[bytes]:
     """Return steps that allow TCP sockets and forbid all other sockets."""
     denied = _step(_RETURN, _ERRNO | errno.EPERM)
     # other stream protocols (MPTCP, SMC) are forbidden, because they would expose much more kernel
     # code
     return [
-        *(_step(_EQUAL, _SOCKET[machine], 0, 11), _step(_LOAD, _FIRST_ARGUMENT)),
+        *(_step(_EQUAL, kernel.number("socket"), 0, 11), _step(_LOAD, _FIRST_ARGUMENT)),
         *(_step(_EQUAL, _AF_INET, 1, 0), _step(_EQUAL, _AF_INET6, 0, 6)),
         *(_step(_LOAD, _SECOND_ARGUMENT), _step(_AND, _SOCK_TYPE_MASK)),
         *(_step(_EQUAL, _SOCK_STREAM, 0, 3), _step(_LOAD, _THIRD_ARGUMENT)),
@@ -83,8 +78,7 @@ def apply(network: bool) -> None:
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
     pointer = ctypes.create_string_buffer(head, len(head))
-    if ctypes.PyDLL(None, use_errno=True).prctl(_PR_SET_SECCOMP, _MODE_FILTER, pointer, 0, 0):
-        raise OSError(ctypes.get_errno(), f"seccomp: {os.strerror(ctypes.get_errno())}")
+    kernel.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(pointer))
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
