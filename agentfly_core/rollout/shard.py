@@ -246,9 +246,9 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         if ending not in (Ending.FAILED, Ending.AGENT_ERROR):
             return ending, None
         name = f"Ending.{ending.name}"
-        return ending, f"{agent} returned {name}, at {tracebacks.returned(spec.agent, name)}"
+        return ending, f"{agent} returned {name}, at {tracebacks.defined(spec.agent)}"
     except BadEnding as bad:
-        error = f"{bad}, at {tracebacks.returned(spec.agent, bad.ending)}"
+        error = f"{bad}, at {tracebacks.defined(spec.agent)}"
         warn_once(_log, error)
         return _broken(episode), error
     except EpisodeOver as over:
@@ -293,15 +293,11 @@ class BadEnding(ValueError):
     The value is not an Ending, or the Ending requires an answer that the agent did not give.
     """
 
-    def __init__(self, text: str, ending: str) -> None:
-        super().__init__(text)
-        self.ending = ending
-
 
 def require_answer(agent: str, ending: object, episode: Episode) -> None:
     """Raise BadEnding if `ending` is not an Ending, or requires an answer that is missing."""
     if not isinstance(ending, Ending):
-        raise BadEnding(f"{agent} returned {ending!r}, expected an Ending", "")
+        raise BadEnding(f"{agent} returned {ending!r}, expected an Ending")
     cut = any(turn.cut for speaker in episode.speakers for turn in speaker.turns[-1:])
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns or cut}
     if answered.get(ending, True) or episode.answered[1] is not None:
@@ -310,7 +306,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
     speakers = f" (the speaker of the answer, one of {', '.join(spoke)})" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
-    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} first", name)
+    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} first")
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:

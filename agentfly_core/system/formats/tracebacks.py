@@ -1,11 +1,9 @@
 """Find the lines in a user's code that caused an error."""
 
-import ast
 import inspect
 import sysconfig
-import textwrap
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 OURS = tuple(
@@ -41,34 +39,6 @@ def defined(function: Callable[..., object]) -> str:
     """
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     return f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
-
-
-def returned(function: Callable[..., object], value: str) -> str:
-    """Return the lines of a function's `return` statements that contain the text `value`:
-    "/home/ada/agents.py:21, 34".
-
-    If the text does not occur in a `return` statement, the result has the lines of all `return`
-    statements.
-    """
-    written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
-    try:
-        lines, first = inspect.getsourcelines(written)
-        (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
-    except (OSError, SyntaxError, ValueError):
-        return defined(function)
-    returns = list(_returns(tree))
-    shown = [one for one in returns if value and value in ast.unparse(one)] or returns
-    numbers = ", ".join(str(first + one.lineno - 1) for one in shown)
-    return f"{written.__code__.co_filename}:{numbers}" if shown else defined(function)
-
-
-def _returns(tree: ast.AST) -> Iterator[ast.Return]:
-    """Yield the `return` statements of a function. Functions that it defines are left out."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Return):
-            yield node
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from _returns(node)
 
 
 def _own(frame: traceback.FrameSummary) -> bool:
