@@ -212,8 +212,8 @@ def supervised(
     # the kernel closes the pipe when this process ends, even after SIGKILL
     reading, writing = os.pipe()
     with log.open("ab") as output:
-        options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
-        options += ["--address", service.address, "--log", str(log), "--", *command]
+        numbers = map(str, (os.getpid(), reading, restarts))
+        options = [*numbers, service.address, str(log), *command]
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "agentfly_core.system.supervisor", *options],
             stdin=subprocess.DEVNULL,

@@ -1,7 +1,6 @@
 """The program that restarts a child service, and ends the service when its owner dies.
 
-    python -m agentfly_core.system.supervisor --owner 4711 --lifeline 3 \\
-        --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
+    python -m agentfly_core.system.supervisor OWNER LIFELINE RESTARTS ADDRESS LOG COMMAND...
 
 The supervisor is a subreaper, so it adopts all descendants of the service. It ends when the
 lifeline pipe closes, when the owner dies, or on SIGTERM. Then the child has GRACE seconds to
@@ -12,7 +11,6 @@ connects stdout and stderr to `--log`.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import os
@@ -68,43 +66,36 @@ class ChildState:
 
 def main() -> None:
     """Keep a service running until the process that owns it dies."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name in ("--owner", "--lifeline", "--restarts"):
-        parser.add_argument(name, type=int, required=True)
-    for name in ("--address", "--log"):
-        parser.add_argument(name, required=True)
-    parser.add_argument("command", nargs="+")
-    options = parser.parse_args()
+    owner, lifeline, restarts = map(int, sys.argv[1:4])
+    address, log, *command = sys.argv[4:]
 
     # an exception, so that `finally` kills the service
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     become_subreaper()
     try:
         with suppress(ProcessLookupError):
-            owner = os.pidfd_open(options.owner)
+            ends = [lifeline, os.pidfd_open(owner)]
             # if the owner died before pidfd_open, its process id may now belong to another process
-            if os.getppid() == options.owner:
-                _keep_alive(options, [options.lifeline, owner])
+            if os.getppid() == owner:
+                _keep_alive(command, address, log, restarts, ends)
     finally:
         # a second SIGTERM must not interrupt the clean-up
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         kill_descendants()
-        clean(options.address)
+        clean(address)
 
 
-def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
+def _keep_alive(
+    command: Sequence[str], address: str, log: str, restarts: int, ends: Sequence[int]
+) -> None:
     starts, code = 0, None
-    while starts <= options.restarts:
+    while starts <= restarts:
         starts += 1
         # binding fails while the socket file of the dead child exists
-        Path(options.address).unlink(missing_ok=True)
-        ChildState(options.log, os.getpid(), starts).write(options.address)
-        print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
-        child = subprocess.Popen(
-            options.command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
-        )
+        Path(address).unlink(missing_ok=True)
+        ChildState(log, os.getpid(), starts).write(address)
+        print(f"--- start {starts}: {' '.join(command)}", flush=True)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
         dead = os.pidfd_open(child.pid)
         try:
             ready = select.select([*ends, dead], [], [])[0]
@@ -116,7 +107,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         code = child.wait()
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
-    ChildState(options.log, os.getpid(), starts, code).write(options.address)
+    ChildState(log, os.getpid(), starts, code).write(address)
     # wait, because the owner reads from the state file why the child has ended
     select.select(ends, [], [])
 
