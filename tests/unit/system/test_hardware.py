@@ -118,13 +118,6 @@ def test_gpus_are_counted_within_cuda_visible_devices(
     assert visible((1, 3)) == ["1", "3"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     assert visible((1, 3)) == ["5", "7"]
-    with pytest.raises(
-        ValueError, match=r"GPU 4 .* is missing: CUDA_VISIBLE_DEVICES=4,5,6,7 has 4 GPUs"
-    ):
-        visible((3, 4))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(ValueError, match=r"GPU 0 .*CUDA_VISIBLE_DEVICES= has 0"):
-        visible((0,))
 
 
 def test_waiting_threads_give_up_their_cores(
