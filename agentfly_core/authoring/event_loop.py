@@ -55,7 +55,7 @@ class _Loop:
     """An event loop in its own thread. `answered` is the time when the loop last ran a callback."""
 
     def __init__(self) -> None:
-        self.loop, _ = background_loop.started("authors")
+        self.loop = background_loop.started("authors")
         self.answered = 0.0
 
     def require_answers(self) -> None:

@@ -13,7 +13,6 @@ from typing import Any, NoReturn, TypeVar
 
 from agentfly_core.authoring import call_table
 from agentfly_core.authoring.event_loop import LONGEST
-from agentfly_core.system.background_loop import mailbox
 from agentfly_core.system.formats.text import fault, shown
 
 R = TypeVar("R")
@@ -181,7 +180,7 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
         # not be blamed for the block.
         call.strike()
         with suppress(RuntimeError):  # the loop was closed meanwhile
-            mailbox(loop).post(lambda: settle(outcome))
+            loop.call_soon_threadsafe(settle, outcome)
 
     call.begin()
     # a daemon thread, because a hung call must not keep the process alive
