@@ -14,7 +14,7 @@ from agentfly_core.gateway.warm import Streams, Warmed, forked
 from agentfly_core.rollout.child_process import sweep
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.text import clip
-from agentfly_core.system.service import owned_environment, owned_process
+from agentfly_core.system.service import owned_environment
 
 MOST_OUTPUT = 65_536
 MOST_SHOWN = 1000
@@ -208,12 +208,13 @@ class ProgramCommand:
             program = await forked(warmed, arguments, {**kept, **env}, streams)
             return program.pid, program.code()
         given, output, errors = streams
-        process = await owned_process(
-            self.words,
-            {**kept, **env},
+        process = await asyncio.create_subprocess_exec(
+            *self.words,
+            env={**kept, **env},
             stdin=given,
             stdout=output,
             stderr=errors,
             pass_fds=self.descriptors,
+            start_new_session=True,  # its descendants can be killed with it
         )
         return process.pid, process.wait()

@@ -23,7 +23,6 @@ from agentfly_core.system.service import (
     end_users,
     orphans_killed,
     owned_environment,
-    owned_process,
     private_folder,
 )
 
@@ -75,8 +74,14 @@ class Child:
         own = {**self._env, "TMPDIR": str(self.folder)}
         env = owned_environment(("PYTHONPATH", "JAVA_HOME"), own)
         with (self.folder / LOG).open("wb") as log:
-            self._process = await owned_process(
-                self._command, env, stdin=PIPE, stdout=PIPE, stderr=log, limit=LONGEST_LINE
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env=env,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                limit=LONGEST_LINE,
+                start_new_session=True,
             )
 
     @property

@@ -2,7 +2,6 @@
 service that dies.
 """
 
-import asyncio
 import glob
 import json
 import logging
@@ -13,12 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from asyncio.subprocess import Process
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -151,16 +148,6 @@ def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[
     names = (*INHERITED, *inherited)
     kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, **env, OWNER: json.dumps(Owner.current().to_json())}
-
-
-async def owned_process(command: Sequence[str], env: Mapping[str, str], **streams: Any) -> Process:
-    """Start a process with the environment variables `env`, which `owned_environment` returned.
-
-    The process has its own session, so that its descendants can be killed with it. `streams` are
-    arguments of `asyncio.create_subprocess_exec`. Raises OSError if the process cannot be started.
-    """
-    start = asyncio.create_subprocess_exec
-    return await start(*command, env=env, start_new_session=True, **streams)
 
 
 def new_address(kind: str) -> Path:
