@@ -16,17 +16,25 @@ GIVEN = ("problems", "seed")
 
 
 def policy_at(
-    path: str, settings: Mapping[str, JSON], problems: Sequence[Problem], seed: int
+    path: str,
+    settings: Mapping[str, JSON],
+    problems: Sequence[Problem],
+    seed: int,
+    spoilt: float | None = None,
 ) -> ScriptedPolicy:
     """Load the scripted policy at an import path.
 
     The path names a policy, or a function of problems, seed and settings that returns a policy.
-    Raises ValueError if it names any other object, or if the settings do not fit the function.
+    Some functions have a setting `spoilt`, the share of deliberate mistakes. If the argument
+    `spoilt` is not None, it replaces the value of this setting. Raises ValueError if the path names
+    any other object, or if the settings do not fit the function.
     """
     check_policy(path, settings)
     loaded = load(path)
     if is_policy(loaded):
         return loaded
+    if spoilt is not None and "spoilt" in inspect.signature(loaded).parameters:
+        settings = {**settings, "spoilt": spoilt}
     made = construct(loaded, settings, {"problems": problems, "seed": seed})
     if is_policy(made):
         return made
@@ -45,19 +53,14 @@ def of_tasks(
     """Return a policy for a mixture of tasks. It plays each task with the task's own policy.
 
     `tasks` has the import path and the settings of each task's policy: `{"sums": {"demonstrations":
-    "my_sums:adds", "settings": {}}}`. Some policies have a setting `spoilt`. If the argument
-    `spoilt` is not None, it replaces the value of this setting.
+    "my_sums:adds", "settings": {}}}`. `spoilt` is passed to `policy_at`.
     """
     policies = {}
     for name, shown in tasks.items():
         with at(f"tasks.{name}.warm_start"):
-            path, settings = shown["demonstrations"], dict(shown["settings"])
-            loaded = load(path)
-            if spoilt is not None and not is_policy(loaded):
-                takes = inspect.signature(loaded).parameters
-                settings |= {"spoilt": spoilt} if "spoilt" in takes else {}
             own = [problem for problem in problems if problem.task == name]
-            policies[name] = policy_at(path, settings, own, seed)
+            path, settings = shown["demonstrations"], shown["settings"]
+            policies[name] = policy_at(path, settings, own, seed, spoilt)
 
     async def policy(conversation: Conversation) -> str | Message:
         return await policies[conversation.problem.task](conversation)

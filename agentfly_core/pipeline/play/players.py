@@ -1,14 +1,12 @@
 """Players. A player is a policy that samples tokens, or a function that replies."""
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core.config.import_path import load
 from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import is_scripted
 from agentfly_core.experiment.memory import MEMORY
-from agentfly_core.experiment.policy_path import is_policy, policy_at
+from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.store.artifact import Pointer
@@ -69,9 +67,7 @@ def oracle(
             f"{experiment} has no oracle: its warm_start names no function. Pass your own policy "
             "function by its import path: --policy my_file:policy."
         )
-    path, settings = warm_start.demonstrations, dict(warm_start.settings)
-    policy = load(path)
-    # the share of deliberate mistakes is 0, because an oracle must make no mistakes
-    if not is_policy(policy) and "spoilt" in inspect.signature(policy).parameters:
-        settings = {**settings, "spoilt": 0.0}
-    return Script("oracle", path, policy_at(path, settings, problems, seed))
+    path = warm_start.demonstrations
+    # no deliberate mistakes, because an oracle must be right
+    policy = policy_at(path, warm_start.settings, problems, seed, spoilt=0.0)
+    return Script("oracle", path, policy)
