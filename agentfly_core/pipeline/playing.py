@@ -55,25 +55,17 @@ def rollout_spec(
     that are programs run at once. `memory` is the folder of `Episode.memory`; None means an empty
     folder.
     """
-
-    def of(task: Task) -> RolloutSpec:
-        runs_program = task.settings.agent.use == PROGRAM
-        spec = replace(_task_spec(task, tokenizer, frozen), memory=memory)
-        return replace(spec, at_once=programs) if runs_program else spec
-
-    return replace(of(whole), tasks={name: of(task) for name, task in mixture.items()})
-
-
-def _task_spec(
-    task: Task, tokenizer: PreTrainedTokenizerBase, frozen: Mapping[str, Frozen]
-) -> RolloutSpec:
-    agent, branching = task.settings.agent, task.settings.rollout.branching
+    tasks = {
+        name: rollout_spec(task, {}, tokenizer, frozen, programs, memory)
+        for name, task in mixture.items()
+    }
+    agent, branching = whole.settings.agent, whole.settings.rollout.branching
     return RolloutSpec(
-        template=template_of(task.settings.template, tokenizer),
-        tools=task.tools,
+        template=template_of(whole.settings.template, tokenizer),
+        tools=whole.tools,
         # all other rewards are computed later, in the score stage, from stored episodes
-        rewards=tuple(reward for reward in task.rewards if reward.needs),
-        agent=task.agent,
+        rewards=tuple(reward for reward in whole.rewards if reward.needs),
+        agent=whole.agent,
         system=agent.system,
         max_turns=agent.max_turns,
         max_tokens=agent.max_tokens,
@@ -83,9 +75,12 @@ def _task_spec(
         deadline=agent.deadline,
         stop=agent.stop,
         end_tokens=end_tokens(tokenizer),
-        limits=task.limits,
+        limits=whole.limits,
         frozen=frozen,
         branching=fork_rule(branching, len(tokenizer)) if branching else None,
+        tasks=tasks,
+        at_once=programs if agent.use == PROGRAM else sys.maxsize,
+        memory=memory,
     )
 
 
@@ -125,7 +120,7 @@ def require_room(
     fit the experiment.
     """
     for name, some in by_task(problems, tasks).items():
-        spec = _task_spec(tasks[name], tokenizer, {})
+        spec = rollout_spec(tasks[name], {}, tokenizer)
         for problem in some:
             spec.of(problem).opening(problem)
         if spec.agent is tool_loop:
