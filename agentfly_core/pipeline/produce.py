@@ -32,12 +32,7 @@ def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
 def find(store: Store, target: ArtifactKey) -> Reused | None:
     """Return the artifact of a key, or None if the store lacks it or it is damaged."""
     artifact = store.find(target)
-    return reused(artifact) if artifact else None
-
-
-def reused(artifact: Artifact) -> Reused:
-    """Return the artifact, marked as published earlier."""
-    return Reused(artifact.uri, artifact.digest, artifact.manifest)
+    return Reused(artifact.uri, artifact.digest, artifact.manifest) if artifact else None
 
 
 def publish(store: Store, target: ArtifactKey, make: Make) -> Artifact:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.run_layout import RunLayout, done_by, finished_summary, record_of
+from agentfly_core.pipeline.produce import Reused, find
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import Run, recorded_settings
-from agentfly_core.store.artifact import Artifact, ArtifactKey
+from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.file_shapes import ArtifactRecord
 
@@ -35,7 +36,7 @@ class Kept:
     policies: set[int]
 
 
-def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
+def made(run: Run, target: ArtifactKey, step: int) -> Reused | None:
     """Return the published policy of a step, or None if the update must be computed.
 
     A run may die after it published a policy and before it published the learner state. So the
@@ -45,7 +46,7 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
         return None
-    return run.store.find(target)
+    return find(run.store, target)
 
 
 def keeps_state(run: Run, step: int) -> bool:

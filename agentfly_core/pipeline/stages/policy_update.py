@@ -8,7 +8,7 @@ from pathlib import Path
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline import update as policy_updates
-from agentfly_core.pipeline.produce import produce, reused
+from agentfly_core.pipeline.produce import produce
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact
@@ -33,7 +33,7 @@ def update(
     if not run.settings.update.weights:
         return produce(run.store, target, partial(unchanged, run.store.open(policy)))
     if policy_made := retention.made(run, target, step):
-        return reused(policy_made)
+        return policy_made
     learner = services.learner
     # checked first, because with a full disk the work of the update would be lost
     retention.require_space(run.store, run.experiment.sizes(policy), learner.busy())
