@@ -149,11 +149,8 @@ class Samplers:
 
 def _written(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return a tokenizer as text, including its normalizer. Equal tokenizers give equal texts."""
-    from transformers import PreTrainedTokenizerFast
-
-    if isinstance(tokenizer, PreTrainedTokenizerFast):
-        return tokenizer.backend_tokenizer.to_str()
-    return repr(tokenizer.get_vocab())  # for a tokenizer that is written in Python
+    # templates refuse tokenizers that do not belong to the library `tokenizers`
+    return str(tokenizer.backend_tokenizer.to_str())
 
 
 def endpoint_of(store: Store, policy: Pointer) -> str:
