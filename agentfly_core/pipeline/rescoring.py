@@ -20,7 +20,7 @@ from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.records.parquet import SCORES, read_scores, write_scores
 from agentfly_core.records.run_record import PlayRecord
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
-from agentfly_core.runs.episodes import spans, trajectories_in
+from agentfly_core.runs.episodes import scored_in, spans
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.store import Store
@@ -151,7 +151,8 @@ def _rescored(
     store: Store, scored: Artifact, step: int, rewards: Sequence[NewReward], where: str, agent: str
 ) -> RescoredStep:
     shards = rollouts(scored)
-    played = trajectories_in(store, shards)
+    pairs = scored_in(store, scored)
+    played = [t for t, _ in pairs]
     inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
     target = ArtifactKey(where, "rescore", digest([_identity(rewards), inputs]), inputs)
     artifact: Artifact | None = find(store, target)
@@ -170,9 +171,8 @@ def _rescored(
         # can be repeated later. Failed episodes never get a score.
         if not any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new):
             artifact = publish(store, target, partial(_write, new))
-    old = read_scores(store.open(scored) / SCORES)
-    before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
-    return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))
+    by_id = {one.trajectory_id: one for one in new}
+    return RescoredStep(step, artifact, tuple((t, old, by_id[t.id]) for t, old in pairs))
 
 
 def _write(scores: Sequence[Scored], folder: Path) -> Mapping[str, float]:

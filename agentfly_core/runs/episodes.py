@@ -13,13 +13,13 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 from tokenizers import Tokenizer
 
-from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by
+from agentfly_core.experiment.run_layout import RunLayout, begun_shards, done_by, rollouts
 from agentfly_core.models.type_names import DataFrame, PreTrainedTokenizerBase
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
 from agentfly_core.runs.run import known_run
-from agentfly_core.store.artifact import Pointer
+from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.text import visible
@@ -135,6 +135,14 @@ def trajectories_in(store: Store, rollouts: Iterable[Pointer]) -> list[Trajector
     """Read the trajectories of the artifacts in `rollouts`, in order."""
     folders = [store.open(artifact) for artifact in rollouts]
     return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
+
+
+def scored_in(store: Store, scored: Artifact) -> list[tuple[Trajectory, Scored]]:
+    """Read the trajectories whose scores are in the artifact `scored`, in order, with their
+    scores.
+    """
+    by_id = {score.trajectory_id: score for score in read_scores(store.open(scored) / SCORES)}
+    return [(t, by_id[t.id]) for t in trajectories_in(store, rollouts(scored))]
 
 
 def spans(numbers: Sequence[int]) -> str:

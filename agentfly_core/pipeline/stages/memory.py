@@ -6,11 +6,10 @@ from tempfile import TemporaryDirectory
 
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.memory import FILES, memory_folder
-from agentfly_core.experiment.run_layout import rollouts
 from agentfly_core.experiment.task import remember_of
 from agentfly_core.pipeline.produce import produce
-from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.runs.episodes import scored_in
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact, Pointer
 from agentfly_core.store.store import Store
@@ -45,9 +44,7 @@ def training_episodes(store: Store, scored: Artifact) -> tuple[list[Trajectory],
 
     Both are sorted by problem and by index of the episode.
     """
-    played = [t for one in rollouts(scored) for t in read_trajectories(store.open(one) / EPISODES)]
-    by_id = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
-    training = [t for t in played if t.role == "train"]
+    training = [pair for pair in scored_in(store, scored) if pair[0].role == "train"]
     # sorted, because episodes end in any order, but equal steps must give equal memories
-    training.sort(key=lambda t: (t.problem.id, t.chain))
-    return training, [by_id[t.id] for t in training]
+    training.sort(key=lambda pair: (pair[0].problem.id, pair[0].chain))
+    return [t for t, _ in training], [score for _, score in training]

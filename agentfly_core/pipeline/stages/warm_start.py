@@ -9,6 +9,7 @@ from agentfly_core.config.reference import run_step
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.run_layout import rollouts
 from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
 from agentfly_core.pipeline import retention, update
 from agentfly_core.pipeline.produce import find, publish
@@ -41,12 +42,12 @@ def choose(
     last = run_step(settings.demonstrations)
     assert last is not None
     require_same_tokens(store, settings.demonstrations, policy_of(store, last.run, 0), model)
-    episodes = rejection_sampling.artifacts(store, last.run, last.step)
-    origins = {episode.uri: episode.digest for episode in episodes}
+    steps = rejection_sampling.scored_steps(store, last.run, last.step)
+    origins = {one.uri: one.digest for scored in steps for one in (scored, *rollouts(scored))}
 
     def make(folder: Path) -> Mapping[str, float]:
         training = {problem.id for problem in split(store.open(data), "train")}
-        played = rejection_sampling.stored(store, episodes, training)
+        played = rejection_sampling.stored(store, steps, training)
         return rejection_sampling.choose(settings, played, folder)
 
     return publish(store, replace(target, inputs={**target.inputs, **origins}), make)

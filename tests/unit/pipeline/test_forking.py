@@ -17,7 +17,7 @@ from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.loop.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
 from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
-from agentfly_core.pipeline.stages.rejection_sampling import artifacts
+from agentfly_core.pipeline.stages.rejection_sampling import scored_steps
 from agentfly_core.pipeline.update import catch_up, fresh, label_of, require_learner_state, step_job
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
@@ -118,7 +118,7 @@ def test_earlier_steps_of_a_fork_are_those_of_its_origin(run: Run) -> None:
         "runs/old/steps/000002/policy",
         "runs/new/steps/000003/policy",
     ]
-    assert [scores.uri.split("/")[1] for scores in artifacts(run.store, "new", 3)] == [
+    assert [scores.uri.split("/")[1] for scores in scored_steps(run.store, "new", 3)] == [
         "old",
         "old",
         "new",

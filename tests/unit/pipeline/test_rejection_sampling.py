@@ -83,36 +83,34 @@ def stored(tmp_path):
 
 
 def test_episodes_come_from_the_named_steps(stored, tmp_path):
-    shards = rejection_sampling.artifacts(stored.store, "base", 2)
-    assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in shards] == [
+    steps = rejection_sampling.scored_steps(stored.store, "base", 2)
+    assert [scored.uri.removeprefix("runs/base/steps/") for scored in steps] == [
         "000001/scored",
-        "000001/rollout-000",
         "000002/scored",
-        "000002/rollout-000",
     ]
-    played = rejection_sampling.stored(stored.store, shards, {"sum"})
+    played = rejection_sampling.stored(stored.store, steps, {"sum"})
     assert choose(stored.settings.warm_start, played, tmp_path) == {"demonstrations": 1.0}
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
 
 
 def test_a_held_out_problem_is_not_imitated(stored):
-    artifacts = rejection_sampling.artifacts(stored.store, "base", 2)
-    assert len([*rejection_sampling.stored(stored.store, artifacts, {"sum"})]) == 2
-    assert [*rejection_sampling.stored(stored.store, artifacts, {"product"})] == []
+    steps = rejection_sampling.scored_steps(stored.store, "base", 2)
+    assert len([*rejection_sampling.stored(stored.store, steps, {"sum"})]) == 2
+    assert [*rejection_sampling.stored(stored.store, steps, {"product"})] == []
 
 
 def test_a_missing_step_of_the_run_is_refused(stored):
     with pytest.raises(ValueError, match=r"'base' .* step 4 in "):
-        rejection_sampling.artifacts(stored.store, "base", 5)
+        rejection_sampling.scored_steps(stored.store, "base", 5)
     with pytest.raises(ValueError, match=r"'bass' .* step 1 in "):
-        rejection_sampling.artifacts(stored.store, "bass", 2)
+        rejection_sampling.scored_steps(stored.store, "bass", 2)
 
 
 def test_a_run_without_successes_is_refused(stored, tmp_path):
     demanding = stored.settings.warm_start.model_copy(update={"settings": {"threshold": 2.0}})
     settings = stored.settings.model_copy(update={"warm_start": demanding})
     played = rejection_sampling.stored(
-        stored.store, rejection_sampling.artifacts(stored.store, "base", 2), {"sum"}
+        stored.store, rejection_sampling.scored_steps(stored.store, "base", 2), {"sum"}
     )
     with pytest.raises(ValueError, match=r"run:base@2: no episode .* reward of 2"):
         choose(settings.warm_start, played, tmp_path)
