@@ -14,15 +14,14 @@ from agentfly_core.runs.metrics import rollout_metrics
 from agentfly_core.testing import trajectory, turn
 
 CORE = Path(agentfly_core.__file__).parent
-WRITERS = ("training", "rl", "algorithms", "pipeline/update.py", "pipeline/stages/step_metrics.py")
+WRITERS = ("training", "rl", "algorithms", "pipeline/stages")
 _LITERAL = re.compile(r"\"((?:train|mismatch|time)/\w+)\"")
 
 
 def literals() -> Iterator[str]:
     """The names that the learner, the algorithms and the pipeline write as texts."""
     for place in WRITERS:
-        path = CORE / place
-        for file in [path] if path.is_file() else path.rglob("*.py"):
+        for file in (CORE / place).rglob("*.py"):
             yield from _LITERAL.findall(file.read_text())
 
 

@@ -9,7 +9,7 @@ from agentfly_core.config.reference import RunPolicy, run_step
 from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.pipeline.retention import first_policy
-from agentfly_core.pipeline.update import require_learner_state
+from agentfly_core.pipeline.stages.policy_update import require_learner_state
 from agentfly_core.rl.interface import Algorithm, Critic
 from agentfly_core.rl.kl import AdaptiveKL, RewardKL
 from agentfly_core.runs.listing import experiment_of, run_named

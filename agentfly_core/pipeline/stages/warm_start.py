@@ -11,10 +11,10 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import rollouts
 from agentfly_core.experiment.run_policies import policy_of, require_same_tokens
-from agentfly_core.pipeline import retention, update
+from agentfly_core.pipeline import retention
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.pipeline.services import TrainingServices
-from agentfly_core.pipeline.stages import rejection_sampling
+from agentfly_core.pipeline.stages import policy_update, rejection_sampling
 from agentfly_core.pipeline.workers.job import DemonstrationJob, JobPlayer
 from agentfly_core.records.dataset import split
 from agentfly_core.store.artifact import Artifact, ArtifactKey
@@ -71,8 +71,8 @@ def warm_start(
     saving = services.learner.busy()
     retention.require_space(experiment.store, experiment.sizes(model), saving)
     services.player.rest()
-    job = update.warm_start_job(experiment, model, demonstrations, number)
-    watch = update.watching(f"warm start {number}", 0)
-    return update.publish(
+    job = policy_update.warm_start_job(experiment, model, demonstrations, number)
+    watch = policy_update.watching(f"warm start {number}", 0)
+    return policy_update.publish(
         experiment.store, services.learner, job, model, target, services.learner.now, watch
     )

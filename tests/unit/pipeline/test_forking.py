@@ -17,8 +17,14 @@ from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.pipeline.loop.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.loop.lookahead import PlayedStep, ahead
 from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
+from agentfly_core.pipeline.stages.policy_update import (
+    catch_up,
+    fresh,
+    label_of,
+    require_learner_state,
+    step_job,
+)
 from agentfly_core.pipeline.stages.rejection_sampling import scored_steps
-from agentfly_core.pipeline.update import catch_up, fresh, label_of, require_learner_state, step_job
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.listing import Listed, listed

@@ -5,7 +5,7 @@ import torch
 from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
 from agentfly_core.config.experiment import Update
-from agentfly_core.pipeline.update import learning_rate
+from agentfly_core.pipeline.stages.policy_update import learning_rate
 
 
 def rates(steps, **settings):

@@ -13,14 +13,14 @@ import pytest
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.retention import require_space, retain
-from agentfly_core.pipeline.stop_conditions import GateClosed
-from agentfly_core.pipeline.update import (
+from agentfly_core.pipeline.stages.policy_update import (
     catch_up,
     label_of,
     publish,
     step_job,
     warm_start_job,
 )
+from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.runs.run import opened
 from agentfly_core.store import store as store_module
 from agentfly_core.store.artifact import ArtifactKey

@@ -10,11 +10,11 @@ import pytest
 
 from agentfly_core.experiment import keys
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.loop import training
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.loop.training import Training
 from agentfly_core.pipeline.retention import made
+from agentfly_core.pipeline.stages import policy_update
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey
 from agentfly_core.store.stage_metrics import measuring
@@ -74,18 +74,15 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
         learner.state = target.key
         return publish(run, target)
 
-    def keep_state(run: Run, services: Any, step: int) -> None:
-        policy_updates.keep_state(run, services.learner, step)
-
     monkeypatch.setattr(training, "episodes", played)
     nothing: Any = lambda *_: None  # noqa: E731
-    learner.stages = stages_with(update=update, keep_state=keep_state, log_step=nothing)
+    learner.stages = stages_with(update=update, log_step=nothing)
     return learner
 
 
 def trained_until(run: Run, learner: Scripted, until: float) -> tuple[Artifact, Run]:
     saving = AsyncCheckpointer(learner)  # type: ignore[arg-type]
-    services: Any = SimpleNamespace(player=None, learner=saving)
+    services: Any = SimpleNamespace(player=SimpleNamespace(rest=lambda: None), learner=saving)
     start = publish(run, ArtifactKey("artifacts/model/tiny", "model", "0", {}))
     run.remember_start(start)
     training = Training(run, Path("logs"), learner.stages, until)
@@ -131,7 +128,7 @@ def test_a_lost_state_is_computed_again_at_the_deadline(
         job.end = target.key
         return job
 
-    monkeypatch.setattr(policy_updates, "step_job", step_job)
+    monkeypatch.setattr(policy_update, "step_job", step_job)
     with opened(experiment(tmp_path, **settings(3)), "demo") as run:
         trained_until(run, learner, math.inf)
     for step in (3, 2):
