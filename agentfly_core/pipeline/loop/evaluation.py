@@ -12,7 +12,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.pipeline.loop.lookahead import side_by_side
 from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.services import rollout_services
-from agentfly_core.pipeline.stages.held_out import HeldOutEpisodes
+from agentfly_core.pipeline.stages.rollout import HeldOutEpisodes
 from agentfly_core.pipeline.workers.job import JobPlayer
 from agentfly_core.runs.summary import Evaluation, Evaluations
 from agentfly_core.store.artifact import Artifact, Pointer

@@ -9,7 +9,6 @@ from agentfly_core.pipeline.play import solvable
 from agentfly_core.pipeline.stages import (
     chats,
     finish,
-    held_out,
     memory,
     policy_update,
     rollout,
@@ -62,7 +61,7 @@ class Stages:
             "rollout step {episodes.sampling_round.step} shard {shard}", rollout.rollout, 3
         )
         self.held_out = stage(
-            "evaluate {episodes.split} step {step} shard {shard}", held_out.held_out, 3
+            "evaluate {episodes.split} step {step} shard {shard}", rollout.held_out, 3
         )
         self.score = stage("score {what}", scoring.score)
         self.remember = stage("remember step {step}", memory.remember)

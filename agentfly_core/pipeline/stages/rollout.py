@@ -1,10 +1,11 @@
-"""Play the episodes of a training step in shards (batches of episodes)."""
+"""Play the episodes of a training step, or of a held-out evaluation, in shards (batches)."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
+from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
-from agentfly_core.pipeline.playing import of_step
+from agentfly_core.pipeline.playing import of_step, of_test
 from agentfly_core.pipeline.produce import find
 from agentfly_core.pipeline.workers.job import JobPlayer, Shard
 from agentfly_core.records.dataset import sizes_by_task, split
@@ -39,6 +40,25 @@ class RoundEpisodes:
         )
 
 
+@dataclass(frozen=True)
+class HeldOutEpisodes:
+    """The episodes of an evaluation on a split: `HeldOutEpisodes(experiment, data, "test").specs`.
+
+    The episodes are drawn once, when the first shard needs them.
+    """
+
+    experiment: Experiment
+    data: Pointer
+    split: str
+
+    @cached_property
+    def specs(self) -> list[EpisodeSpec]:
+        """The episodes of all shards in the order in which they are played."""
+        settings = self.experiment.settings
+        problems = split(self.experiment.store.open(self.data), self.split)
+        return of_test(settings.evaluate, settings.data_seed, problems, self.split)
+
+
 def rollout(
     player: JobPlayer, policy: Pointer, version: int, episodes: RoundEpisodes, shard: int
 ) -> Artifact:
@@ -59,3 +79,16 @@ def rollout(
     mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
     size = run.settings.rollout.beginnings_of_shard
     return player.do(mine.job(target, policy, version, size, memory))
+
+
+def held_out(
+    player: JobPlayer, policy: Pointer, episodes: HeldOutEpisodes, shard: int, step: int
+) -> Artifact:
+    """Play one shard of an evaluation of `policy`, the policy after `step`. `shard` is an index."""
+    experiment, data, name = episodes.experiment, episodes.data, episodes.split
+    settings, memory = experiment.settings, experiment.memory_of(policy)
+    target = StageKeys(settings).evaluation(policy, data, name, shard, experiment.frozen, memory)
+    if published := find(experiment.store, target):
+        return published
+    mine = Shard("evaluate", step, episodes.specs, shard)
+    return player.do(mine.job(target, policy, step, settings.rollout.shard, memory))
