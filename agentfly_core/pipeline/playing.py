@@ -1,7 +1,5 @@
 """Make the specs of episodes. Play a shard (a batch of episodes) into a folder of trajectories."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +35,7 @@ from agentfly_core.system.formats import hashing
 from agentfly_core.system.progress import Progress, report
 
 Seeds = tuple[int | str, ...]
+OnEpisode = Callable[[Trajectory], None]
 REPORTS = 100
 
 
@@ -197,9 +196,6 @@ def play_shard(
     stop_if_failing(played, gates.failed)
     stop_if_unobserved(played, gates.unscored)
     return measured
-
-
-OnEpisode = Callable[[Trajectory], None]
 
 
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
