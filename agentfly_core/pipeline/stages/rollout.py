@@ -1,5 +1,6 @@
 """Play the episodes of a training step, or of a held-out evaluation, in shards (batches)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,12 +8,13 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.pipeline.playing import of_step, of_test
 from agentfly_core.pipeline.produce import find
-from agentfly_core.pipeline.workers.job import JobPlayer, Shard
+from agentfly_core.pipeline.workers.job import JobPlayer, RolloutJob
 from agentfly_core.records.dataset import sizes_by_task, split
 from agentfly_core.records.problem_schedule import SamplingRound
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.system.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,10 @@ def rollout(
     if published := find(run.store, target):
         return published
     # the indices of a later round's shards continue after the shards of the earlier rounds
-    mine = Shard("rollout", step, episodes.specs, shard - drawn.shards.start)
-    size = run.settings.rollout.beginnings_of_shard
-    return player.do(mine.job(target, policy, version, size, memory))
+    number, size = shard - drawn.shards.start, run.settings.rollout.beginnings_of_shard
+    mine, progress = shard_of("rollout", step, episodes.specs, number, size)
+    pointer = Pointer(policy.uri, policy.digest)
+    return player.do(RolloutJob(target, pointer, version, mine, progress, memory))
 
 
 def held_out(
@@ -90,5 +93,18 @@ def held_out(
     target = StageKeys(settings).evaluation(policy, data, name, shard, experiment.frozen, memory)
     if published := find(experiment.store, target):
         return published
-    mine = Shard("evaluate", step, episodes.specs, shard)
-    return player.do(mine.job(target, policy, step, settings.rollout.shard, memory))
+    mine, progress = shard_of("evaluate", step, episodes.specs, shard, settings.rollout.shard)
+    pointer = Pointer(policy.uri, policy.digest)
+    return player.do(RolloutJob(target, pointer, step, mine, progress, memory))
+
+
+def shard_of(
+    stage: str, step: int, specs: Sequence[EpisodeSpec], number: int, size: int
+) -> tuple[tuple[EpisodeSpec, ...], Progress]:
+    """Return the episodes of a shard, and the progress of its stage before the shard.
+
+    `number` is the index of the shard, and `size` the number of episodes in each shard.
+    """
+    start = number * size
+    done, total = (sum(one.leaves for one in some) for some in (specs[:start], specs))
+    return tuple(specs[start : start + size]), Progress(stage, step, done, total)

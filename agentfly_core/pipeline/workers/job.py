@@ -41,38 +41,6 @@ class DemonstrationJob:
     memory: Pointer | None = None
 
 
-@dataclass(frozen=True)
-class Shard:
-    """A part of the episodes of a stage: `Shard("rollout", 7, specs, 2)` is the third shard of step
-    7.
-    """
-
-    stage: str
-    step: int
-    episodes: Sequence[EpisodeSpec]
-    number: int
-
-    def job(
-        self,
-        target: ArtifactKey,
-        policy: Pointer,
-        version: int,
-        size: int,
-        memory: Pointer | None = None,
-    ) -> RolloutJob:
-        """Make the job that plays this shard with `policy`.
-
-        Sampled tokens are labelled with `version`. `size` is the number of episodes in each shard.
-        """
-        start = self.number * size
-        before = self.episodes[:start]
-        done, total = (sum(one.leaves for one in some) for some in (before, self.episodes))
-        progress = Progress(self.stage, self.step, done, total)
-        pointer = Pointer(policy.uri, policy.digest)
-        mine = tuple(self.episodes[start : start + size])
-        return RolloutJob(target, pointer, version, mine, progress, memory)
-
-
 Job = RolloutJob | DemonstrationJob
 
 
