@@ -23,8 +23,9 @@ import numpy as np
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.inference.sampler import Request, Sampler
 from agentfly_core.pipeline.play.episodes import PlayRequest, prepare
-from agentfly_core.pipeline.play.mode import Mode, WrappedSampler, WrappedSession
+from agentfly_core.pipeline.play.mode import Mode, WrappedSampler
 from agentfly_core.records.trajectory import Sampled
+from agentfly_core.rollout.frozen import Cast
 from agentfly_core.runs.episodes import Decode
 from benchmarks import harness
 from flows.experiments import load_experiment
@@ -55,11 +56,11 @@ class Timed(Mode):
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
         """Wrap the sampler to time its requests."""
-        return WrappedSampler(sampler, partial(_Session, mode=self))
+        return WrappedSampler(sampler, lambda session: _Session([session], {}, {}, self))
 
 
-@dataclass
-class _Session(WrappedSession):
+@dataclass(eq=False)
+class _Session(Cast):
     """A session of a sampler that records the times of replies and requests in a `Timed` mode."""
 
     mode: Timed
@@ -68,7 +69,7 @@ class _Session(WrappedSession):
         episode = request.conversation.problem.id, request.conversation.chain
         if replied := self.mode.replied.get(episode):
             self.mode.latencies.append(time.perf_counter() - replied)
-        reply = await self.inner.sample(request)
+        reply = await super().sample(request)
         self.mode.replied[episode] = time.perf_counter()
         return reply
 

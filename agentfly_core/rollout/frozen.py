@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentfly_core.inference.endpoints.chat_service import ChatClient
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Cast(SamplerSession):
     """The sampler sessions of all speakers in a shard (a batch of concurrent episodes).
 

@@ -5,11 +5,10 @@ import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from agentfly_core.authoring.time_limits import in_thread
-from agentfly_core.inference.sampler import HiddenStates, Request, Sampler, SamplerSession
+from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.records.run_record import ModeName
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -20,6 +19,7 @@ from agentfly_core.records.trajectory import (
     Trajectory,
 )
 from agentfly_core.rollout.episode import Episode, RolloutSpec
+from agentfly_core.rollout.frozen import Cast
 from agentfly_core.rollout.rules import EpisodeOver
 from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_piece
 
@@ -54,44 +54,12 @@ class Mode:
         """Handle an episode that has just ended."""
 
 
-@dataclass
-class WrappedSession(SamplerSession):
-    """A session that forwards all calls to the session `inner`. Subclasses override `sample`."""
-
-    inner: SamplerSession
-
-    async def sample(self, request: Request) -> Sampled:
-        """Sample a reply."""
-        return await self.inner.sample(request)
-
-    async def hidden(
-        self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
-    ) -> HiddenStates:
-        """Return hidden states from the inner session."""
-        return await self.inner.hidden(prompt, layers, speaker)
-
-    def open(self) -> None:
-        """Count one more branch in the inner session."""
-        self.inner.open()
-
-    def close(self) -> None:
-        """Count one branch less in the inner session."""
-        self.inner.close()
-
-    def waits_for_all(self, speaker: str) -> bool:
-        """Whether this speaker's replies wait until all running branches have requested a reply."""
-        return self.inner.waits_for_all(speaker)
-
-    def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in several requests."""
-        return self.inner.continues(speaker)
-
-
 @dataclass(frozen=True)
 class WrappedSampler:
     """A sampler that wraps each session of the sampler `inner`.
 
-    Example: `WrappedSampler(sampler, partial(Timing, log=[]))`.
+    Example: `WrappedSampler(sampler, lambda session: Timing([session], {}, {}, log))`. `Timing` is
+    a subclass of `Cast`, which forwards all calls to the session.
     """
 
     inner: Sampler
@@ -122,7 +90,7 @@ class Live(Mode):
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
         """Return a sampler that shows all requests and replies."""
-        return WrappedSampler(sampler, partial(_Session, decode=decode, show=self._show))
+        return WrappedSampler(sampler, lambda one: _Session([one], {}, {}, decode, self._show))
 
     def ended(self, trajectory: Trajectory) -> None:
         """Show the tool results after the last reply, and the ending of the episode."""
@@ -132,8 +100,8 @@ class Live(Mode):
         self._show(f"ended {trajectory.ending.value}{why}\n")
 
 
-@dataclass
-class _Session(WrappedSession):
+@dataclass(eq=False)
+class _Session(Cast):
     """A session that shows the new text of each request, and each reply."""
 
     decode: Decode
@@ -150,7 +118,7 @@ class _Session(WrappedSession):
         # a prompt of another speaker, or with a changed history, does not continue the shown tokens
         new = prompt[length:] if prompt[:length] == self.shown else prompt
         self.show(Piece("read", self.decode(new)))
-        sampled = await self.inner.sample(request)
+        sampled = await super().sample(request)
         self.show(sampled_piece(sampled, self.decode))
         self.shown = (*prompt, *sampled.tokens)
         return sampled
