@@ -91,8 +91,7 @@ class RunLayout:
     - `start`: a pointer to the policy before step 1
     - `links`: the ids of the run in other systems, such as MLflow
     - `summary`, `ledger`: the result and the table of played problems of a finished run
-    - `report`, `night`: for a run of nightly training that was judged, a report in Markdown and a
-      copy of its entries in the night ledger (the list of all nights)
+    - `report`: for a run of nightly training that was judged, a report in Markdown
     """
 
     def __init__(self, name: str) -> None:
@@ -104,7 +103,6 @@ class RunLayout:
         self.summary = f"{self.uri}/summary.json"
         self.ledger = f"{self.uri}/ledger"
         self.report = f"{self.uri}/report.md"
-        self.night = f"{self.uri}/night.json"
 
     def step(self, number: int) -> StepLayout:
         """Return the paths of the step `number` (1, 2, ...)."""

@@ -4,22 +4,18 @@ The state of the nights is read only from the ledger. MLflow's aliases and Prefe
 derived from the ledger.
 """
 
-import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from agentfly_core.config.experiment import Night
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.config.tasks import SINGLE
-from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.reports.nights.promotion_gate import Verdict
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
@@ -29,7 +25,6 @@ from agentfly_core.system.formats.hashing import digest
 
 FILE = re.compile(r"(\d{6})\.json$")
 JsonObject: TypeAlias = dict[str, Any]
-logger = logging.getLogger(__name__)
 NightEvent: TypeAlias = Literal[
     "began",
     "finished",
@@ -191,8 +186,7 @@ class NightLedger:
     """The ledger of an experiment's nights: `NightLedger(store, "quickstart")`.
 
     Each entry is a file, such as `nights/NAME/000031.json`, and contains the digest of the previous
-    entry. `head.json` contains the number of the last entry. Each night has a copy of its entries
-    in `runs/NIGHT/night.json`. A missing entry is restored from this copy, or reported.
+    entry. `head.json` contains the number of the last entry, so that a missing entry is noticed.
     """
 
     store: Store
@@ -201,113 +195,65 @@ class NightLedger:
     def read(self) -> NightHistory:
         """Read all entries.
 
-        Raises Damaged if an entry is damaged or missing, or if an entry contains a wrong digest of
-        the previous entry.
+        Raises Damaged if a file is damaged or an entry is missing, or if an entry contains a wrong
+        digest of the previous entry.
         """
-        return NightHistory([*map(self._parsed, self._chain())])
+        return NightHistory([*map(ENTRY.validate_python, self._chain())])
 
     def append(
         self, night: str, event: NightEvent, why: str = "", details: EntryDetails = None
     ) -> NightEntry:
-        """Append an entry, and return it.
-
-        The night's entries are also copied to the folder of the night's run. Two processes may
-        append at the same time.
-        """
+        """Append an entry, and return it. Two processes may append at the same time."""
         entry = NightEntry(0, int(time.time() * 1000), night, event, why, details)
         value = ENTRY.dump_python(entry, mode="json")
         while True:
             chain = self._chain()
             number, before = len(chain) + 1, digest(chain[-1]) if chain else ""
             value |= {"number": number, "before": before}
+            file = self._file(number)
             # Created, not overwritten: only one of two processes gets the number, and the other
             # process tries the next number. A store may retry a write if the answer was lost. The
             # retry is refused, although the first write succeeded, so the file is compared.
-            if self.store.create_json(self._file(number), value) or self._file_of(number) == value:
+            if self.store.create_json(file, value) or self.store.read_json(file) == value:
                 # written after the entry, because a head without its entry would look like a gap
-                self.store.write_json(f"{self._folder}/head.json", {"number": number})
-                layout = RunLayout(night)
-                if Path(layout.record).name in self.store.names(layout.uri):  # the run has begun
-                    entries = [entry for entry in [*chain, value] if entry["night"] == night]
-                    copy = {"experiment": self.experiment, "entries": entries}
-                    self.store.write_json(layout.night, copy)
-                return self._parsed(value)
-
-    def _parsed(self, value: JsonObject) -> NightEntry:
-        try:
-            return ENTRY.validate_python(value)
-        except ValidationError as error:
-            raise Damaged(
-                f"Entry {value['number']} of the ledger of {self.experiment} cannot be read: "
-                f"{error.errors()[0]['msg']}. Restore the entry from a copy of the store."
-            ) from None
+                self.store.write_json(self._head, {"number": number})
+                return replace(entry, number=number)
 
     def _chain(self) -> list[JsonObject]:
         chain, before = list[JsonObject](), ""
         for number in range(1, self._length() + 1):
-            entry = self._file_of(number)
+            entry: JsonObject = self.store.read_json(self._file(number))
             if (entry["number"], entry["before"]) != (number, before):
-                where = self._where(number)
                 raise Damaged(
-                    f"{where} does not match the entry before it. Restore both entries from a copy "
-                    "of the store."
+                    f"{self._where(number)} does not match the entry before it. Restore both "
+                    "entries from a copy of the store."
                 )
             chain.append(entry)
             before = digest(entry)
         return chain
 
     def _length(self) -> int:
-        """Restore missing entries from the copies of nights, and return the number of entries.
-
-        If `head.json` is missing, the whole folder of the ledger may be missing. The number of
-        entries is then taken from the copies, too. Raises Damaged if an entry is missing and has
-        not been copied.
-        """
+        """Return the number of entries. Raises Damaged if an entry is missing."""
         # read first, because other processes may append
-        head = self._recreated(f"{self._folder}/head.json")
+        head = self.store.read_json(self._head)
         names = self.store.names(self._folder)
         numbers = {int(match[1]) for name in names if (match := FILE.match(name))}
         last = max([*numbers, head["number"] if head else 0])
-        if head and len(numbers) == last:
-            return last
-        records = [self._recreated(RunLayout(run).night) for run in self.store.names("runs")]
-        # a run may belong to the nights of another experiment
-        own = [record for record in records if record and record["experiment"] == self.experiment]
-        copies: dict[int, JsonObject] = {
-            entry["number"]: entry for record in own for entry in record["entries"]
-        }
-        last = max([last, *copies])
-        for number in copies.keys() - numbers:
-            # created, not overwritten: another process may restore the entry at the same time
-            if self.store.create_json(self._file(number), copies[number]):
-                copy = RunLayout(copies[number]["night"]).night
-                logger.warning("%s was missing and is restored from %s.", self._where(number), copy)
-        missing = sorted({*range(1, last + 1)} - numbers - copies.keys())
-        if lost := [n for n in missing if self.store.read_json(self._file(n)) is None]:
+        if lost := sorted({*range(1, last + 1)} - numbers):
             raise Damaged(
                 f"The ledger of {self.experiment} lacks {len(lost)} of its {last} entries: "
-                f"{', '.join(map(self._where, lost))}. No run has a copy. Restore them from a "
-                "copy of the store, or give the experiment another name."
+                f"{', '.join(map(self._where, lost))}. Restore them from a copy of the store, or "
+                "give the experiment another name."
             )
         return last
-
-    def _recreated(self, uri: str) -> JsonObject | None:
-        """Read a file that can be written again. Returns None if it is missing or damaged."""
-        with suppress(Damaged):
-            value: JsonObject | None = self.store.read_json(uri)
-            return value
-        return None
-
-    def _file_of(self, number: int) -> JsonObject:
-        """Read the file of an entry. Raises Damaged if it is missing or damaged."""
-        entry: JsonObject | None = self.store.read_json(self._file(number))
-        if entry is None:
-            raise Damaged(f"{self._where(number)} is missing.")
-        return entry
 
     @property
     def _folder(self) -> str:
         return f"nights/{self.experiment}"
+
+    @property
+    def _head(self) -> str:
+        return f"{self._folder}/head.json"
 
     def _file(self, number: int) -> str:
         return f"{self._folder}/{number:06d}.json"

@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config.reference import RunPolicy
-from agentfly_core.reports.nights.night_ledger import (
-    Champion,
-    NightEntry,
-    NightLedger,
-    ScoredProblems,
-)
+from agentfly_core.reports.nights.night_ledger import Champion, NightLedger, ScoredProblems
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -48,18 +43,12 @@ def test_two_equal_demotions_remove_one_champion(
     assert ledger.read().champion == champion(1)
 
 
-def three_nights(ledger: NightLedger, *runs: str) -> list[NightEntry]:
-    """A ledger of three promotions, and run.json of some of their nights."""
-    for run in runs:
-        ledger.store.write_json(f"runs/{run}/run.json", {"experiment": "shop"})
-    return [ledger.append(f"nightly-{n}", "promoted", "", champion(n)) for n in (1, 2, 3)]
-
-
 FOLDER = "nights/shop"
 
 
-def files(ledger: NightLedger) -> list[str]:
-    return ledger.store.names(FOLDER)
+def three_nights(ledger: NightLedger) -> None:
+    for n in (1, 2, 3):
+        ledger.append(f"nightly-{n}", "promoted", "", champion(n))
 
 
 def test_a_file_that_is_not_an_entry_is_ignored(ledger: NightLedger) -> None:
@@ -80,37 +69,11 @@ def test_a_missing_entry_is_named(ledger: NightLedger, number: int) -> None:
         ledger.append("nightly-4", "began")
 
 
-@pytest.mark.parametrize("lost", [["000001"], ["000002"], ["000003"], ["000002", "000003"]])
-def test_a_missing_entry_is_restored_from_its_night(ledger: NightLedger, lost: list[str]) -> None:
-    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
-    for name in lost:
-        ledger.store.remove(f"{FOLDER}/{name}.json")
-    assert ledger.read().champion == champion(3)
-    assert ledger.read().entries == entries
-    assert {f"{name}.json" for name in lost} <= {*files(ledger)}
-
-
-def test_a_lost_ledger_is_restored_from_its_nights(ledger: NightLedger) -> None:
-    entries = three_nights(ledger, "nightly-1", "nightly-2", "nightly-3")
-    for name in files(ledger):
-        ledger.store.remove(f"{FOLDER}/{name}")
-    assert ledger.read().entries == entries
-
-
-def test_entries_before_a_nights_run_are_restored_too(ledger: NightLedger) -> None:
-    began = ledger.append("nightly-1", "began")
-    ledger.store.write_json("runs/nightly-1/run.json", {"experiment": "shop"})
-    ended = ledger.append("nightly-1", "finished")
-    for name in files(ledger):
-        ledger.store.remove(f"{FOLDER}/{name}")
-    assert ledger.read().entries == [began, ended]
-
-
-def test_a_damaged_head_is_ignored(ledger: NightLedger) -> None:
-    entries = three_nights(ledger)
+def test_a_damaged_head_is_named(ledger: NightLedger) -> None:
+    three_nights(ledger)
     (ledger.store.root / FOLDER / "head.json").write_text("{")
-    assert ledger.read().entries == entries
-    assert ledger.append("nightly-4", "began").number == 4
+    with pytest.raises(Damaged, match=r"nights/shop/head\.json"):
+        ledger.read()
 
 
 def test_a_replaced_entry_breaks_the_chain(ledger: NightLedger) -> None:
@@ -156,5 +119,5 @@ def test_a_champion_outside_the_store_is_refused(ledger: NightLedger, uri: str) 
     value = ledger.store.read_json(f"{FOLDER}/000001.json")
     value["details"]["policy"]["uri"] = uri
     ledger.store.write_json(f"{FOLDER}/000001.json", value)
-    with pytest.raises(Damaged, match=r"Entry 1 .* cannot be read"):
+    with pytest.raises(ValueError, match=r"got the (name|uri)"):
         ledger.read()
