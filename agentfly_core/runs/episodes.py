@@ -4,7 +4,7 @@ the model read.
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -66,19 +66,16 @@ class Piece:
 class Episodes:
     """Stored episodes.
 
-    `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces,
-    {"resources/Shop/expired": 1.0, ...})`
+    `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces)`
 
     - `pairs`: each trajectory with its score, or with None if it is not scored yet
     - `pieces`: a function that splits the text of a trajectory into pieces
-    - `metrics`: the metrics of the step
     """
 
     reference: str
     title: str
     pairs: tuple[Pair, ...]
     pieces: AsPieces
-    metrics: Mapping[str, float]
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
@@ -100,13 +97,11 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
             f"{spans(played) or 'none'}."
         )
     here = layout.step(step)
-    ended = store.read_json(here.metrics)
     return Episodes(
         f"run:{run}@{step}",
         f"{run}, step {step}",
         read_pairs(store, published_rollouts(store, here.uri), here.scored),
         partial(pieces, decode=decoder(store, run)),
-        ended["metrics"] if ended else {},
     )
 
 

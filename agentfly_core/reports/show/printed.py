@@ -2,7 +2,7 @@
 rewards, its ending, and the text that the model read and sampled.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -17,16 +17,6 @@ from agentfly_core.reports.show.choice import SortOrder, StoredEpisode, by_episo
 from agentfly_core.runs.episodes import KINDS, Episodes, Pair, Piece, spans
 from agentfly_core.system.formats.text import counted
 
-LEASES = {
-    "most_in_use": "most in use",
-    "most_waiting": "most waiting",
-    "wait_p50": "wait p50, s",
-    "wait_p95": "wait p95, s",
-    "started": "started",
-    "closed": "closed",
-    "resets_failed": "failed resets",
-    "expired": "expired",
-}
 SAME = "(begins as above)"
 NARROW = 120
 """If a terminal has fewer columns, two episodes are shown below each other, not side by side."""
@@ -52,14 +42,7 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
         if shared:
             pieces[0] = Piece("read", f"{SAME}\n{pieces[0].text[len(shared) :]}")
         episodes.append(Group("", facts(stored, pair), *pieces))
-    return Group(
-        heading(stored, matching),
-        *environments(stored.metrics),
-        *speakers(stored),
-        legend(),
-        *once,
-        *episodes,
-    )
+    return Group(heading(stored, matching), *speakers(stored), legend(), *once, *episodes)
 
 
 def heading(stored: Episodes, matching: int) -> Text:
@@ -84,29 +67,25 @@ def legend() -> Text:
     )
 
 
-def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """Return a table that shows how the environments of each class were used.
-
-    Each figure comes from the shard (batch of episodes) with the worst value. Without environments,
-    the result is an empty list.
-    """
-    kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
-    rows = [
-        [kind, *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES)]
-        for kind in kinds
-    ]
-    return [_table("environment", [*LEASES.values()], rows)] if kinds else []
-
-
 def speakers(stored: Episodes) -> list[RenderableType]:
     """Return a table with the average activity of each speaker per episode.
 
     If there is only one speaker, the result is an empty list.
     """
     averages = activity([trajectory for trajectory, _ in stored.pairs])
-    rows = [[name, *(f"{n:.1f}" for n in of.values())] for name, of in averages.items()]
     titles = ("replies", "sampled tokens", "tool calls")
-    return [_table("speaker, by episode", titles, rows)] if len(rows) > 1 else []
+    numbers = (Column(title, justify="right") for title in titles)
+    table = Table(
+        "speaker, by episode",
+        *numbers,
+        box=None,
+        pad_edge=False,
+        collapse_padding=True,
+        header_style="cyan",
+    )
+    for name, of in averages.items():
+        table.add_row(name, *(f"{number:.1f}" for number in of.values()))
+    return [table] if len(averages) > 1 else []
 
 
 def facts(stored: Episodes, pair: Pair) -> RenderableType:
@@ -153,16 +132,6 @@ def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
     same = takewhile(lambda lines: len({*lines}) == 1, zip(*texts, strict=False))
     shared = "".join(lines[0] for lines in same)
     return shared if system.pop() in shared else ""
-
-
-def _table(first: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    numbers = (Column(title, justify="right") for title in titles)
-    table = Table(
-        first, *numbers, box=None, pad_edge=False, collapse_padding=True, header_style="cyan"
-    )
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,6 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
         f"{run}, evaluation of step {number} on {split}",
         _evaluated(store, scored),
         partial(pieces, decode=decoder(store, run)),
-        {},
     )
 
 
@@ -221,7 +220,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
     uri = made[0].uri
     title = f"{run}, demonstrations of the warm start"
     read = partial(pieces, decode=decoder(store, run))
-    return Episodes(f"run:{run}@0", title, read_pairs(store, [uri], f"{uri}/scored"), read, {})
+    return Episodes(f"run:{run}@0", title, read_pairs(store, [uri], f"{uri}/scored"), read)
 
 
 def read_play(store: Store, name: str) -> Episodes:
@@ -237,4 +236,4 @@ def read_play(store: Store, name: str) -> Episodes:
         raise ValueError(f"{store.uri} has no played episodes {name!r}.{hint}")
     read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
     title = f"play:{name}, {record['policy']} on {record['split']}"
-    return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read, {})
+    return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read)

@@ -145,7 +145,7 @@ def stored(trajectory: Trajectory, folder: Path) -> Trajectory:
     (loaded,) = read_trajectories(folder / "t.parquet")
     assert loaded.turns == trajectory.turns
     read = partial(pieces, decode=str)
-    table(Episodes("run:run@1", "run, step 1", ((loaded, None),), read, {}))
+    table(Episodes("run:run@1", "run, step 1", ((loaded, None),), read))
     return loaded
 
 

@@ -16,7 +16,7 @@ def no_pieces(_: Trajectory) -> list[Piece]:
 def test_a_document_has_all_parts_of_each_episode() -> None:
     played = trajectory(closing=(Observation("answer", "98", error=True),))
     pair: Pair = (played, Scored(played.id, {"exact": 1.0, "exact/tag": 0.5}, (0.0, 1.0), 1.0))
-    stored = Episodes("run:demo@7", "demo, step 7", (pair, pair), no_pieces, {})
+    stored = Episodes("run:demo@7", "demo, step 7", (pair, pair), no_pieces)
     document = json.loads(json.dumps(episodes_json(stored, 2, by_episode([pair]))))
     (episode,) = document.pop("shown")
     assert document == {
@@ -71,7 +71,7 @@ def test_an_episode_without_a_reward_has_null_and_a_reason() -> None:
         (played, None),
         (played, Scored(played.id, {}, (), Unscored("late"))),
     )
-    stored = Episodes("run:demo@7", "demo, step 7", pairs, no_pieces, {})
+    stored = Episodes("run:demo@7", "demo, step 7", pairs, no_pieces)
     episodes = json.loads(json.dumps(episodes_json(stored, 2, by_episode(pairs))))["shown"]
     assert [(each["reward"], each["unscored"]) for each in episodes] == [
         (None, None),

@@ -51,7 +51,7 @@ def no_pieces(_: Trajectory) -> list[Piece]:
     return []
 
 
-STORED = Episodes("run:demo@7", "demo, step 7", PAIRS, no_pieces, {})
+STORED = Episodes("run:demo@7", "demo, step 7", PAIRS, no_pieces)
 
 
 def names(episodes: Sequence[StoredEpisode]) -> list[str]:

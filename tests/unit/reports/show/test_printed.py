@@ -82,24 +82,6 @@ def test_unscored_and_then_the_worst_episodes_come_first(
     assert "chain 2" not in text
 
 
-def test_the_environment_calls_of_a_step_have_a_row_per_kind(store: Store) -> None:
-    assert "environment" not in printed(store, 6, 1, colour=False)
-    leases = {
-        "most_in_use": 16.0,
-        "most_waiting": 48.0,
-        "wait_p50": 6.2e-06,
-        "wait_p95": 1.5,
-        "started": 38.0,
-    }
-    ends = {"closed": 38.0, "resets_failed": 1.0, "expired": 3.0}
-    metrics = {f"resources/Shop/{name}": value for name, value in (leases | ends).items()}
-    store.write_json(
-        "runs/demo/steps/000006/metrics.json", {"step": 6, "time_ms": 1, "metrics": metrics}
-    )
-    (row,) = [line for line in printed(store, 6, 1, colour=False).splitlines() if "Shop" in line]
-    assert row.split() == ["Shop", "16", "48", "0", "1.5", "38", "38", "1", "3"]
-
-
 SYSTEM = "<|im_start|>system\nUse the tools.<|im_end|>\n"
 
 
@@ -114,7 +96,7 @@ def text_of(store: Store, *played: Trajectory) -> str:
     pairs = tuple((trajectory, None) for trajectory in played)
     read = partial(pieces, decode=decoder(store, "demo"))
     console = Console(file=io.StringIO(), width=110)
-    stored = Episodes("run:demo@6", "demo, step 6", pairs, read, {})
+    stored = Episodes("run:demo@6", "demo, step 6", pairs, read)
     console.print(show(stored, 2, by_episode(pairs)))
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
@@ -155,7 +137,7 @@ def test_the_number_of_matches_is_shown(store: Store) -> None:
 
 def shown(*pairs: Pair) -> str:
     console = Console(file=io.StringIO(), width=110)
-    stored = Episodes("run:demo@7", "demo, step 7", pairs, read, {})
+    stored = Episodes("run:demo@7", "demo, step 7", pairs, read)
     console.print(show(stored, len(pairs), first(by_episode(pairs), "worst", 1)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

@@ -26,7 +26,7 @@ def step(number: int, **rewards: float | None) -> Episodes:
         played = trajectory(reply, name=f"{name}-{number}", problem=Problem(name, "?"))
         earned = Unscored("late") if reward is None else reward
         pairs.append((played, Scored(played.id, {}, (), earned)))
-    return Episodes(f"run:demo@{number}", f"demo, step {number}", tuple(pairs), pieces_of, {})
+    return Episodes(f"run:demo@{number}", f"demo, step {number}", tuple(pairs), pieces_of)
 
 
 EARLIER = step(8, a=1.0, b=0.5, c=0.0, d=1.0, only=1.0)
