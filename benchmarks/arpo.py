@@ -146,8 +146,8 @@ def read(store: Store, run: str, steps: int) -> Training:
     """Read a finished run."""
     record = known_run(store, run)
     settings = recorded_settings(record)
-    scored_at = evaluations(store, record, run, "validation")
-    scored = {step: uri for step in range(steps + 1) if (uri := scored_at(step))}
+    pairs_of = evaluations(store, record, run, "validation")
+    pairs = {step: each for step in range(steps + 1) if (each := pairs_of(step))}
     goal = goal_of(settings.goal, settings.rewards)
     metrics = {}
     for step in range(1, steps + 1):
@@ -155,7 +155,7 @@ def read(store: Store, run: str, steps: int) -> Training:
         assert content, f"the run {run} lacks step {step}"
         metrics[step] = content["metrics"]
     return Training(
-        {step: solved_held_out(store, uri, goal) for step, uri in scored.items()},
+        {step: solved_held_out(each, goal) for step, each in pairs.items()},
         {step: each["branching/executed_calls"] for step, each in metrics.items()},
         sum(each.get("branching/decisions", 0) for each in metrics.values()),
         sum(each.get("branching/forks", 0) for each in metrics.values()),

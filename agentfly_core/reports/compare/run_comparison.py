@@ -78,9 +78,8 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
         )
     policy_of(store, run, step)  # raises an error for a missing step
     _, data, part = held_out(store, record, split)
-    scored = evaluations(store, record, run, split)(step)
-    goal = goal_of(settings.goal, settings.rewards)
-    solved = solved_held_out(store, scored, goal) if scored else {}
+    pairs = evaluations(store, record, run, split)(step)
+    solved = solved_held_out(pairs, goal_of(settings.goal, settings.rewards))
     if not solved:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
     without = planned(settings, run, step, problems_digest(store, data, part))

@@ -180,8 +180,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
     for step in range(last + 1):
         measured = store.read_json(step_layout(store, run, step).metrics)
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
-        scored = {name: there for name, of in evaluated.items() if (there := of(step))}
-        solved = {name: solved_held_out(store, there, goal) for name, there in scored.items()}
+        solved = {name: solved_held_out(of(step), goal) for name, of in evaluated.items()}
         rates = {name: Rate.of(each) for name, each in solved.items() if each}
         if not metrics and not rates:
             continue

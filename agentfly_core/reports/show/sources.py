@@ -144,69 +144,61 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     """
     record = known_run(store, run)
     settings = recorded_settings(record)
-    where = evaluations(store, record, run, split)
+    pairs_of = evaluations(store, record, run, split)
     # a fork also has the steps of the run that it continues
     begun = range(max([settings.start_step, *RunLayout(run).steps(store)]) + 1)
     steps = reversed(begun) if step is None else [step]
-    latest = next(((step, scored) for step in steps if (scored := where(step))), None)
+    latest = next(((step, pairs) for step in steps if (pairs := pairs_of(step))), None)
     if latest is None:
-        evaluated = spans([step for step in begun if where(step)]) or "none"
+        evaluated = spans([step for step in begun if pairs_of(step)]) or "none"
         hint = "" if settings.evaluate.every else " Set evaluate.every to evaluate on validation."
         raise ValueError(
             f"{run!r} lacks the requested evaluation on {split!r} in {store.uri}. Evaluated steps: "
             f"{evaluated}.{hint}"
         )
-    number, scored = latest
+    number, pairs = latest
     return Episodes(
         f"run:{run}@{number}",
         f"{run}, evaluation of step {number} on {split}",
-        _evaluated(store, scored),
+        pairs,
         partial(pieces, decode=decoder(store, run)),
     )
 
 
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
-) -> Callable[[int], str | None]:
-    """Return a function that maps a step to the URI of the scores of its evaluation.
+) -> Callable[[int], tuple[Pair, ...]]:
+    """Return a function that reads the episodes of the evaluation of a step.
 
-    The function returns None if the policy of the step was not evaluated on the held-out problems
-    `split`. Step 0 is the policy before step 1.
+    The function returns an empty tuple if the policy of the step was not evaluated on the held-out
+    problems `split`. Step 0 is the policy before step 1.
     """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
     keys = StageKeys(settings)
 
-    def scores_of(step: int) -> str | None:
+    def pairs_of(step: int) -> tuple[Pair, ...]:
         try:
             policy = policy_of(store, run, step)
         # Damaged is also a ValueError
         except Damaged:
             raise
         except ValueError:  # the step does not exist yet
-            return None
+            return ()
         memory = memory_of(store, policy) if settings.agent.remembers else None
         first = keys.evaluation(policy, data, played, 0, frozen, memory).uri
         shards = published_rollouts(store, first.rpartition("/")[0])
         stored = [store.artifact(uri) for uri in shards]
         scores = store.find(keys.scored(stored)) if stored else None
-        return scores.uri if scores else None
+        return read_pairs(store, shards, scores.uri) if scores else ()
 
-    return scores_of
+    return pairs_of
 
 
-def solved_held_out(store: Store, scored: str, goal: str) -> dict[str, float]:
-    """Return, for each problem, the share of its episodes that are solved: `{"add-41-58": 1.0}`.
-
-    `scored` is the URI of the scores of an evaluation.
-    """
-    pairs = _evaluated(store, scored)
+def solved_held_out(pairs: Sequence[Pair], goal: str) -> dict[str, float]:
+    """Return, for each problem, the share of its episodes that are solved: `{"add-41-58": 1.0}`."""
     given = [scores for _, scores in pairs if scores]
     return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
-
-
-def _evaluated(store: Store, scored: str) -> tuple[Pair, ...]:
-    return read_pairs(store, published_rollouts(store, scored.rpartition("/")[0]), scored)
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:
