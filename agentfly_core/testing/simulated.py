@@ -79,33 +79,26 @@ def counted(problem: Problem) -> Problem:
     return replace(problem, facts=_CountedFacts(problem.facts))
 
 
-class _CountedFacts(dict[str, Any]):
-    """Facts of a problem that count how often a simulated policy reads their names and values."""
+class _CountedFacts(Mapping[str, Any]):
+    """Facts of a problem that count how often a simulated policy reads their names and values.
 
-    def __getattribute__(self, name: str) -> Any:
-        _count()
-        return super().__getattribute__(name)
+    All reads of a mapping use these three methods.
+    """
 
-    # operators find these methods without `__getattribute__`
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = facts
+
     def __getitem__(self, name: str) -> Any:
         _count()
-        return super().__getitem__(name)
+        return self._facts[name]
 
     def __iter__(self) -> Iterator[str]:
         _count()
-        return super().__iter__()
+        return iter(self._facts)
 
-    def __contains__(self, name: object) -> bool:
+    def __len__(self) -> int:
         _count()
-        return super().__contains__(name)
-
-    def __repr__(self) -> str:
-        _count()
-        return super().__repr__()
-
-    def __eq__(self, other: object) -> bool:
-        _count()
-        return super().__eq__(other)
+        return len(self._facts)
 
 
 def _count() -> None:
