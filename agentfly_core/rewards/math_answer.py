@@ -13,7 +13,7 @@ from typing import Any
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Ending, Examples, Problem, Score, Trajectory
 from agentfly_core.rewards.format import tool_answers
-from agentfly_core.rewards.gold import NO_ANSWER, right_answers
+from agentfly_core.rewards.gold import examples, right_answers
 from agentfly_core.rewards.limited import limited
 from agentfly_core.rewards.quantities import decimal, in_base, plain, without_unit
 from agentfly_core.system.module_search import require_package
@@ -37,12 +37,12 @@ logging.getLogger("math_verify").setLevel(logging.ERROR)
 _READY = partial(require_package, "math-verify==0.9.0", "math")
 
 
-def _examples(problem: Problem) -> Examples:
-    right = right_answers(problem)
-    return Examples(tuple(right), (*NO_ANSWER, *(f"7{stated(one)}" for one in right)))
-
-
-@reward(process=True, timeout=300.0, ready=_READY, examples=_examples)
+@reward(
+    process=True,
+    timeout=300.0,
+    ready=_READY,
+    examples=examples(lambda right: [f"7{stated(right)}"]),
+)
 def math(trajectory: Trajectory) -> float:
     """1 if the answer has the value of a right answer (the fact `answer` of the problem), else 0.
 
@@ -64,9 +64,7 @@ def _readable(problem: Problem) -> Examples:
     Returns no example answers, because an answer without a tool call always earns 0. Raises
     ValueError if the fact is missing, has a wrong type, or contains no answer.
     """
-    for right in _examples(problem).right:
-        if not stated(right):
-            raise ValueError(f"facts['answer'] is {right!r:.80}, expected a text with an answer")
+    _rights(problem)
     return Examples((), ())
 
 
@@ -122,13 +120,17 @@ def _closing(text: str, start: int) -> int:
 
 
 def _judged(trajectory: Trajectory) -> float:
-    rights = [(fact, stated(fact)) for fact in right_answers(trajectory.problem)]
-    for fact, right in rights:
+    answer, prompt = stated(trajectory.answer or ""), trajectory.problem.prompt
+    return float(any(_is_right(answer, one, prompt) for one in _rights(trajectory.problem)))
+
+
+def _rights(problem: Problem) -> list[str]:
+    """Return the right answers as `stated` extracts them. Raises ValueError for an empty one."""
+    rights = {fact: stated(fact) for fact in right_answers(problem)}
+    for fact, right in rights.items():
         if not right:
             raise ValueError(f"facts['answer'] is {fact!r:.80}, expected a text with an answer")
-    answer = stated(trajectory.answer or "")
-    prompt = trajectory.problem.prompt
-    return float(any(_is_right(answer, right, prompt) for _, right in rights))
+    return [*rights.values()]
 
 
 def _is_right(answer: str, right: str, prompt: str) -> bool:
