@@ -2,6 +2,7 @@
 removed.
 """
 
+import html
 import re
 from collections.abc import Sequence
 
@@ -11,7 +12,6 @@ from agentfly_core.system.formats.text import CONTROL, clip, redact
 
 # an underscore within a word is plain text in Markdown
 SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
-HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 BARS = "▁▂▃▄▅▆▇█"
 COLUMNS = 100
 
@@ -23,7 +23,7 @@ def plain(text: str, longest: int = 600) -> str:
     # cut before escaping, because half of an escape would escape the next letter
     visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
     escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", " ".join(visible.split()))
-    return "".join(HTML.get(letter, letter) for letter in escaped)
+    return html.escape(escaped, quote=False)
 
 
 def marked(pieces: Sequence[Piece], longest: int) -> str:
