@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from agentfly_core.config.experiment import Fork, Settings
-from agentfly_core.experiment import keys
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.run_layout import RunLayout, done_by
@@ -25,40 +24,13 @@ from agentfly_core.pipeline.stages.policy_update import (
     step_job,
 )
 from agentfly_core.pipeline.stages.rejection_sampling import scored_steps
-from agentfly_core.records import ledger
-from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.listing import Listed, listed
 from agentfly_core.runs.run import Run, opened
 from agentfly_core.store.artifact import Artifact, ArtifactKey, Pointer
-from agentfly_core.store.stage_metrics import measuring
 from agentfly_core.store.store import Store
 from agentfly_core.training.checkpointing import AsyncCheckpointer
 from tests.support.experiments import SUMMARY, experiment
-
-PROBLEMS = {1: 3, 2: 1, 3: 2, 4: 5}
-
-
-def publish(store: Store, target: ArtifactKey) -> Artifact:
-    with store.publish(target) as folder, measuring(folder):
-        (folder / "model.safetensors").write_text(target.key)
-    return store.artifact(target.uri)
-
-
-def scored(run: Run, step: int) -> Artifact:
-    """Publish a scored step of PROBLEMS problems."""
-    uri = run.layout.step(step).scored
-    rows = [LedgerRow(step, "single", f"p{n}", 1, 1, 0.0, "used") for n in range(PROBLEMS[step])]
-    with run.store.publish(ArtifactKey(uri, "score", str(step), {})) as folder, measuring(folder):
-        ledger.write(folder, rows)
-    return run.store.artifact(uri)
-
-
-def step(run: Run, number: int) -> Artifact:
-    """Publish a finished step with its learner state."""
-    before = policy_of(run.store, run.name, number - 1)
-    target = StageKeys(run.settings).policy(run.name, before, scored(run, number), number)
-    publish(run.store, keys.learner(target))
-    return publish(run.store, target)
+from tests.support.forked_runs import fork_of, publish, scored, step
 
 
 @pytest.fixture
@@ -71,13 +43,6 @@ def origin(tmp_path: Path) -> Experiment:
         for number in (1, 2, 3):
             step(run, number)
     return place
-
-
-def fork_of(place: Experiment, run: str = "old", at: int = 2, **changed: Any) -> Any:
-    """An experiment of a fork in the same store."""
-    settings: dict[str, Any] = {"steps": 4, "fork": {"run": run, "step": at}} | changed
-    made = experiment(place.store.root.parent, **settings)
-    return Experiment.of(made.name, made.settings, {}, made.site, place.store)
 
 
 @pytest.fixture
