@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from agentfly_core.gateway.process import ProgramCommand, RunningProgram
-from agentfly_core.gateway.server import served, served_alone
+from agentfly_core.gateway.server import served
 from agentfly_core.gateway.session import GatewaySession
 from agentfly_core.sandbox import confined
 
@@ -44,9 +44,7 @@ async def in_sandbox(
             words = await asyncio.to_thread(confined.words, command.words, files, theirs)
             inside = replace(command, words=words, descriptors=(theirs.fileno(),))
             program = await stack.enter_async_context(inside.started(line, env))
-        stack.callback(session.close)
-        listener = await confined.listener(ours)
-        await stack.enter_async_context(served_alone(session, session.token, listener))
+        await stack.enter_async_context(served(session, await confined.listener(ours)))
         # killed before its server ends, because it must not receive replies after the deadline
         stack.callback(program.kill)
         yield program

@@ -1,16 +1,9 @@
-"""The HTTP servers of the gateway.
+"""The HTTP servers of the gateway. Each episode has its own server."""
 
-One server in a process serves all programs outside of the sandbox. Each program in the sandbox has
-its own server.
-"""
-
-import asyncio
-import contextvars
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
@@ -28,17 +21,16 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """An HTTP server on a listening socket.
+    """Answers the HTTP requests to one session.
 
-    A token in the URL of a request selects an episode. For a served policy, the API key of the
-    request selects the policy. `url` is the task that starts the server and returns its URL.
+    A request must contain `key`, either in its URL or as its API key.
     """
 
-    def __init__(self, listener: socket.socket) -> None:
-        self.sessions: dict[str, GatewaySession | ServedPolicy] = {}
-        app = web.Application(client_max_size=MOST_BYTES, middlewares=[_in_openai_form])
+    def __init__(self, session: GatewaySession | ServedPolicy, key: str) -> None:
+        self._served, self._key = session, key
+        self.app = web.Application(client_max_size=MOST_BYTES, middlewares=[_in_openai_form])
         for base in ("/{token}/v1", "/v1"):
-            app.add_routes(
+            self.app.add_routes(
                 [
                     web.get(f"{base}/models", self._models),
                     web.post(f"{base}/reward", self._reward),
@@ -46,30 +38,16 @@ class GatewayServer:
                     web.post(f"{base}/{{part:.+}}/chat/completions", self._complete),
                 ]
             )
-        self._listener = listener
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        # in an empty context, because connections must not belong to the agent of the first episode
-        self.url = asyncio.create_task(self._start(), context=contextvars.Context())
-
-    async def close(self) -> None:
-        """Close the server and its connections."""
-        await asyncio.create_task(self._runner.cleanup(), context=contextvars.Context())
-
-    async def _start(self) -> str:
-        await self._runner.setup()
-        await web.SockSite(self._runner, self._listener).start()
-        return f"http://{HOST}:{self._runner.addresses[0][1]}"
 
     def _session(self, request: web.Request) -> GatewaySession | ServedPolicy:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        token = request.match_info.get("token", key)
-        if (session := self.sessions.get(token)) is None and token == key:
-            raise RequestRefused("This server has another API key.", 401, "invalid_api_key")
-        if session is None:
+        if request.match_info.get("token", key) == self._key:
+            return self._served
+        if "token" in request.match_info:
             raise RequestRefused(
                 "No running episode has this URL; the episode may have ended.", 404
             )
-        return session
+        raise RequestRefused("This server has another API key.", 401, "invalid_api_key")
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         return _json(models(self._session(request).models))
@@ -102,40 +80,38 @@ class GatewayServer:
         return response
 
 
-_servers: WeakKeyDictionary[asyncio.AbstractEventLoop, GatewayServer] = WeakKeyDictionary()
-
-
 @asynccontextmanager
-async def served(session: GatewaySession) -> AsyncIterator[str]:
-    """Serve the requests of a session during the block. Yield the base URL for its clients."""
-    loop = asyncio.get_running_loop()
-    if (server := _servers.get(loop)) is None:
-        server = _servers[loop] = GatewayServer(socket.create_server((HOST, 0)))
-    server.sessions[session.token] = session
+async def served(
+    session: GatewaySession, listener: socket.socket | None = None
+) -> AsyncIterator[str]:
+    """Serve the requests of an episode during the block. Yield the base URL for its clients.
+
+    Without `listener`, the server listens on a free port of this machine.
+    """
+    here = listener or socket.create_server((HOST, 0))
     try:
-        yield f"{await asyncio.shield(server.url)}/{session.token}/v1"
+        async with serving(session, session.token, here) as url:
+            yield f"{url}/{session.token}/v1"
     finally:
-        del server.sessions[session.token]
-        if not server.sessions:
-            del _servers[loop]
-            await server.close()
         session.close()
 
 
 @asynccontextmanager
-async def served_alone(
+async def serving(
     session: GatewaySession | ServedPolicy, key: str, listener: socket.socket
 ) -> AsyncIterator[str]:
-    """Serve one session on its own listening socket during the block.
+    """Serve one session on a listening socket during the block. Yield the URL of the server.
 
-    Clients must send `key`. Yield the base URL for the clients.
+    Requests are handled in the context of the caller: those of a program belong to its agent.
     """
-    server = GatewayServer(listener)
-    server.sessions[key] = session
+    server = GatewayServer(session, key)
+    runner = web.AppRunner(server.app, access_log=None, shutdown_timeout=1.0)
     try:
-        yield f"{await server.url}/v1"
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+        yield f"http://{HOST}:{runner.addresses[0][1]}"
     finally:
-        await server.close()
+        await runner.cleanup()
 
 
 @web.middleware

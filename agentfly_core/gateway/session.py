@@ -1,7 +1,6 @@
 """The requests of one episode at the gateway, with speakers, retries and rewards."""
 
 import asyncio
-import contextvars
 import json
 import re
 import secrets
@@ -139,8 +138,6 @@ class GatewaySession:
         self._others = {role: episode.speaker(role) for role in speakers}
         self._exchanges: dict[str, list[Exchange]] = {}
         self._begun = Counter[str]()
-        # requests run in the context of the agent, not of their HTTP connection
-        self._context = contextvars.copy_context()
 
     @property
     def models(self) -> list[str]:
@@ -165,13 +162,10 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Reply to a request in the context of the agent, and return the exchange with the replies.
+        """Reply to a request, and return the exchange with the replies.
 
         Raises RequestRefused if the request is invalid, a limit is reached, or the episode fails.
         """
-        return await asyncio.create_task(self._complete(call), context=self._context.copy())
-
-    async def _complete(self, call: HttpCall) -> Exchange:
         request = call.request
         speaker = self._speaker(request, call)
         same = self._exchanges.setdefault(hashing.digest([speaker.name, call.body]), [])

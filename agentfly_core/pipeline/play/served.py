@@ -13,7 +13,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.experiment.checks import check_place
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import of_run
-from agentfly_core.gateway.server import HOST, served_alone
+from agentfly_core.gateway.server import HOST, serving
 from agentfly_core.gateway.serving import ServedPolicy, endless
 from agentfly_core.pipeline.play.player_services import PlayerServices
 from agentfly_core.pipeline.play.players import ModelPlayer
@@ -72,8 +72,8 @@ class PolicyToServe:
             policy = ServedPolicy(self.player.reference, spec, here, begin, speakers)
             try:
                 listener = socket.create_server((HOST, self.port))
-                async with served_alone(policy, key, listener) as url:
-                    ready(url, key)
+                async with serving(policy, key, listener) as url:
+                    ready(f"{url}/v1", key)
                     await policy.lost
             except OSError as error:
                 raise ValueError(

@@ -12,8 +12,8 @@ import pytest
 from openai import AsyncOpenAI
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.gateway import serving
-from agentfly_core.gateway.server import HOST, served_alone
+from agentfly_core.gateway import server, serving
+from agentfly_core.gateway.server import HOST
 from agentfly_core.gateway.serving import ServedPolicy, endless
 from agentfly_core.gateway.session import SpeakerPattern
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
@@ -76,8 +76,8 @@ async def served(session: SamplerSession, key: str = KEY) -> AsyncIterator[Async
         "run:mine", endless(rollout_spec(max_model_len=200_000)), here, episode, SPEAKERS
     )
     async with (
-        served_alone(policy, KEY, socket.create_server((HOST, 0))) as url,
-        AsyncOpenAI(base_url=url, api_key=key, max_retries=0, timeout=LIMIT) as client,
+        server.serving(policy, KEY, socket.create_server((HOST, 0))) as url,
+        AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=LIMIT) as client,
     ):
         yield client
     if policy.lost.done():
