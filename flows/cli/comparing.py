@@ -18,7 +18,6 @@ from flows.sweep import planned_sweep, train_runs
 
 def compare(
     *policies: Annotated[str, Parameter(name="RUN", required=True), RUNS],
-    against: Annotated[str, RUNS] = "",
     split: str = "test",
     png: Path | None = None,
     as_json: AsJson = False,
@@ -27,12 +26,12 @@ def compare(
     """Compare runs on the same held-out problems.
 
     Args:
-        policies: a finished run, an evaluated RUN@STEP, or sweep:NAME
-        against: the run with which others are compared (default: the first)
+        policies: a finished run, an evaluated RUN@STEP, or sweep:NAME; the others are compared
+            with the first
         split: the problems: test, validation, or one of evaluate.datasets
         png: also write a picture
     """
-    comparison, curves = compared_runs(store_at(store_uri), policies, split, against)
+    comparison, curves = compared_runs(store_at(store_uri), policies, split)
     if png:
         draw(comparison, curves, split, png)
     learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
@@ -64,9 +63,7 @@ def sweep(
     if failed:
         print(f"Correct the causes, then continue: {typed.get()}", file=sys.stderr)
     if done := [run for run in made.settings if is_finished(store, run)]:
-        VisibleConsole().print(
-            view(*compared_runs(store, done, "test", ""), "test"), soft_wrap=True
-        )
+        VisibleConsole().print(view(*compared_runs(store, done, "test"), "test"), soft_wrap=True)
     if not failed:
         print("The same again:", in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}"))
     return int(bool(failed))

@@ -43,20 +43,13 @@ Curves = Mapping[str, Sequence[Curve]]
 
 
 def compared_runs(
-    store: Store, references: Sequence[str], split: str, against: str
+    store: Store, references: Sequence[str], split: str
 ) -> tuple[RunComparison, Curves]:
     """Compare runs and sweeps on a split, and return the comparison and their training curves.
 
-    All runs are compared with the run `against`, or with the first run if `against` is empty.
-    Raises ValueError if the runs cannot be compared.
+    All runs are compared with the first run. Raises ValueError if the runs cannot be compared.
     """
-    names = [run_named(store, name) for name in runs_named(store, references)]
-    if against:
-        base = run_named(store, against)
-        first = [name for name in names if base in (name, name.partition("@")[0])]
-        if not first:
-            raise ValueError(f"--against: got {against!r}, expected one of {', '.join(names)}.")
-        names = list(dict.fromkeys([*first, *names]))
+    names = dict.fromkeys(run_named(store, name) for name in runs_named(store, references))
     comparison = compared([tried(store, name, split) for name in names])
     curves = {
         group.label: [curve(store, policy.run, policy.step) for policy in group.policies]

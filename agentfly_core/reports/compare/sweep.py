@@ -70,10 +70,10 @@ def is_finished(store: Store, run: str) -> bool:
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
-    """Return references of runs without duplicates.
+    """Return references of runs, in which each `sweep:NAME` is replaced.
 
-    A reference `sweep:NAME` is replaced by the names of all runs with the tag NAME, the oldest
-    first. Raises ValueError if all runs lack the tag, and Damaged if a run.json is damaged.
+    It is replaced by the names of all runs with the tag NAME, the oldest first. Raises ValueError
+    if all runs lack the tag, and Damaged if a run.json is damaged.
     """
     names: list[str] = []
     for reference in references:
@@ -91,4 +91,4 @@ def runs_named(store: Store, references: Sequence[str]) -> list[str]:
                 f"No run in {store.uri} has the tag {tag!r}; `agentfly list` shows all runs."
             )
         names += [record["name"] for record in sorted(records, key=itemgetter("created_ms"))]
-    return list(dict.fromkeys(names))
+    return names
