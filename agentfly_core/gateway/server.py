@@ -21,43 +21,38 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """Answers the HTTP requests to one session.
+    """Answers the HTTP requests to one session, whose URLs begin with `base`.
 
-    A request must contain `key`, either in its URL or as its API key.
+    If `key` is not empty, requests must have this API key.
     """
 
-    def __init__(self, session: GatewaySession | ServedPolicy, key: str) -> None:
-        self._served, self._key = session, key
-        self.app = web.Application(client_max_size=MOST_BYTES, middlewares=[_in_openai_form])
-        for base in ("/{token}/v1", "/v1"):
-            self.app.add_routes(
-                [
-                    web.get(f"{base}/models", self._models),
-                    web.post(f"{base}/reward", self._reward),
-                    web.post(f"{base}/chat/completions", self._complete),
-                    web.post(f"{base}/{{part:.+}}/chat/completions", self._complete),
-                ]
-            )
+    def __init__(self, session: GatewaySession | ServedPolicy, base: str, key: str) -> None:
+        self._session, self._key = session, key
+        steps = [_in_openai_form, self._with_key]
+        self.app = web.Application(client_max_size=MOST_BYTES, middlewares=steps)
+        self.app.add_routes(
+            [
+                web.get(f"{base}/models", self._models),
+                web.post(f"{base}/reward", self._reward),
+                web.post(f"{base}/chat/completions", self._complete),
+                web.post(f"{base}/{{part:.+}}/chat/completions", self._complete),
+            ]
+        )
 
-    def _session(self, request: web.Request) -> GatewaySession | ServedPolicy:
-        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if request.match_info.get("token", key) == self._key:
-            return self._served
-        if "token" in request.match_info:
-            raise RequestRefused(
-                "No running episode has this URL; the episode may have ended.", 404
-            )
-        raise RequestRefused("This server has another API key.", 401, "invalid_api_key")
+    @web.middleware
+    async def _with_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._key and request.headers.get("Authorization") != f"Bearer {self._key}":
+            raise RequestRefused("This server has another API key.", 401, "invalid_api_key")
+        return await handler(request)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        return _json(models(self._session(request).models))
+        return _json(models(self._session.models))
 
     async def _reward(self, request: web.Request) -> web.StreamResponse:
-        self._session(request).reward(await _text(request))
+        self._session.reward(await _text(request))
         return _json({})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        session = self._session(request)
         headers = {name.lower(): value for name, value in request.headers.items()}
         part, transport = request.match_info.get("part", ""), request.transport
 
@@ -67,7 +62,7 @@ class GatewayServer:
             return transport is not None and not transport.is_closing()
 
         call = HttpCall(await _text(request), part, headers, connected)
-        exchange, wanted = await session.complete(call), call.request
+        exchange, wanted = await self._session.complete(call), call.request
         completed = completion(wanted, exchange.replies.result())
         if wanted.stream:
             body, kind = b"".join(events(completed, wanted.include_usage)), "text/event-stream"
@@ -90,26 +85,27 @@ async def served(
     """
     here = listener or socket.create_server((HOST, 0))
     try:
-        async with serving(session, session.token, here) as url:
-            yield f"{url}/{session.token}/v1"
+        async with serving(session, f"/{session.token}/v1", here) as url:
+            yield url
     finally:
         session.close()
 
 
 @asynccontextmanager
 async def serving(
-    session: GatewaySession | ServedPolicy, key: str, listener: socket.socket
+    session: GatewaySession | ServedPolicy, base: str, listener: socket.socket, key: str = ""
 ) -> AsyncIterator[str]:
-    """Serve one session on a listening socket during the block. Yield the URL of the server.
+    """Serve one session on a listening socket during the block. Yield the base URL for its clients.
 
-    Requests are handled in the context of the caller: those of a program belong to its agent.
+    The URL ends with `base`. If `key` is given, clients need it as their API key. Requests are
+    handled in the context of the caller: those of a program belong to its agent.
     """
-    server = GatewayServer(session, key)
+    server = GatewayServer(session, base, key)
     runner = web.AppRunner(server.app, access_log=None, shutdown_timeout=1.0)
     try:
         await runner.setup()
         await web.SockSite(runner, listener).start()
-        yield f"http://{HOST}:{runner.addresses[0][1]}"
+        yield f"http://{HOST}:{runner.addresses[0][1]}{base}"
     finally:
         await runner.cleanup()
 

@@ -72,8 +72,8 @@ class PolicyToServe:
             policy = ServedPolicy(self.player.reference, spec, here, begin, speakers)
             try:
                 listener = socket.create_server((HOST, self.port))
-                async with serving(policy, key, listener) as url:
-                    ready(f"{url}/v1", key)
+                async with serving(policy, "/v1", listener, key) as url:
+                    ready(url, key)
                     await policy.lost
             except OSError as error:
                 raise ValueError(

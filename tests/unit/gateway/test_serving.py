@@ -76,8 +76,8 @@ async def served(session: SamplerSession, key: str = KEY) -> AsyncIterator[Async
         "run:mine", endless(rollout_spec(max_model_len=200_000)), here, episode, SPEAKERS
     )
     async with (
-        server.serving(policy, KEY, socket.create_server((HOST, 0))) as url,
-        AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=LIMIT) as client,
+        server.serving(policy, "/v1", socket.create_server((HOST, 0)), KEY) as url,
+        AsyncOpenAI(base_url=url, api_key=key, max_retries=0, timeout=LIMIT) as client,
     ):
         yield client
     if policy.lost.done():
