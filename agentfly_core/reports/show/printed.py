@@ -8,10 +8,9 @@ from itertools import takewhile
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.rule import Rule
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
-from agentfly_core.records.speakers import activity
 from agentfly_core.records.trajectory import Message, Unscored
 from agentfly_core.reports.show.choice import SortOrder, StoredEpisode, by_episode
 from agentfly_core.runs.episodes import KINDS, Episodes, Pair, Piece, spans
@@ -42,7 +41,7 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
         if shared:
             pieces[0] = Piece("read", f"{SAME}\n{pieces[0].text[len(shared) :]}")
         episodes.append(Group("", facts(stored, pair), *pieces))
-    return Group(heading(stored, matching), *speakers(stored), legend(), *once, *episodes)
+    return Group(heading(stored, matching), legend(), *once, *episodes)
 
 
 def heading(stored: Episodes, matching: int) -> Text:
@@ -65,27 +64,6 @@ def legend() -> Text:
     return Text.assemble(
         ("| read by the model", KINDS["read"][1]), "   ", ("> sampled by it", KINDS["sampled"][1])
     )
-
-
-def speakers(stored: Episodes) -> list[RenderableType]:
-    """Return a table with the average activity of each speaker per episode.
-
-    If there is only one speaker, the result is an empty list.
-    """
-    averages = activity([trajectory for trajectory, _ in stored.pairs])
-    titles = ("replies", "sampled tokens", "tool calls")
-    numbers = (Column(title, justify="right") for title in titles)
-    table = Table(
-        "speaker, by episode",
-        *numbers,
-        box=None,
-        pad_edge=False,
-        collapse_padding=True,
-        header_style="cyan",
-    )
-    for name, of in averages.items():
-        table.add_row(name, *(f"{number:.1f}" for number in of.values()))
-    return [table] if len(averages) > 1 else []
 
 
 def facts(stored: Episodes, pair: Pair) -> RenderableType:
