@@ -15,8 +15,9 @@ from agentfly_core.system.formats.json_value import JSON
 HOST = "127.0.0.1"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 UNSUPPORTED = (
-    "is not supported: the gateway has /chat/completions, /models and /reward. Use the chat "
-    "completions of your client, for example OpenAIChatCompletionsModel of openai-agents."
+    "is not supported, or the episode of this URL has ended: the gateway has /chat/completions, "
+    "/models and /reward. Use the chat completions of your client, for example "
+    "OpenAIChatCompletionsModel of openai-agents."
 )
 
 

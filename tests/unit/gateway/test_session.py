@@ -350,7 +350,7 @@ async def test_what_the_gateway_lacks_is_answered_with_a_sentence():
     statuses = [status for status, _ in answers]
     assert statuses == [404, 404, 404, 404, 404, 404, 413, 400]
     assert all("has /chat/completions" in text for _, text in answers[:3])
-    assert "No running episode" in answers[5][1]
+    assert "the episode of this URL has ended" in answers[5][1]
     assert trajectory.error is None
 
 
