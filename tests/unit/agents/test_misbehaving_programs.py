@@ -118,7 +118,11 @@ async def test_50_megabytes_of_output_are_read_and_kept_in_part(tmp_path):
         ("post(HELLO, BASE + '/critic')", 404, "No speaker of the agent has the path 'critic'"),
         ("post(HELLO, BASE + '/../../v1')", 404, "has the path '../../v1'"),
         ("post(b'{}', BASE.rpartition('/v1')[0])", 404, "is not supported"),
-        ("post(b'{}', BASE.replace(BASE.split('/')[-2], 'f' * 32))", 404, "episode of this URL has ended"),
+        (
+            "post(b'{}', BASE.replace(BASE.split('/')[-2], 'f' * 32))",
+            404,
+            "episode of this URL has ended",
+        ),
     ],
 )
 async def test_a_wrong_request_is_refused_and_the_next_one_served(
