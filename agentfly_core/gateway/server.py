@@ -22,7 +22,7 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """Answers the HTTP requests to one session, whose URLs begin with `base`.
+    """Answers the HTTP requests to one session. Their URLs begin with `base`.
 
     If `key` is not empty, requests must have this API key.
     """
@@ -99,7 +99,7 @@ async def serving(
     """Serve one session on a listening socket during the block. Yield the base URL for its clients.
 
     The URL ends with `base`. If `key` is given, clients need it as their API key. Requests are
-    handled in the context of the caller: those of a program belong to its agent.
+    handled in the context of the caller, because the requests of a program belong to its agent.
     """
     server = GatewayServer(session, base, key)
     runner = web.AppRunner(server.app, access_log=None, shutdown_timeout=1.0)

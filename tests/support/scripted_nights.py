@@ -1,4 +1,4 @@
-"""Nights whose training and comparisons are scripted."""
+"""Nights with scripted training and comparisons."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

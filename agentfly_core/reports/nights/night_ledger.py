@@ -186,7 +186,7 @@ class NightLedger:
     """The ledger of an experiment's nights: `NightLedger(store, "quickstart")`.
 
     Each entry is a file, such as `nights/NAME/000031.json`, and contains the digest of the previous
-    entry. `head.json` contains the number of the last entry, so that a missing entry is noticed.
+    entry. `head.json` contains the number of the last entry. With it, a missing entry is noticed.
     """
 
     store: Store
