@@ -14,7 +14,7 @@ from prefect.runtime import flow_run
 from agentfly_core.config.credentials import SecretGiven
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.system.devices import Device, held, numbered, slot
+from agentfly_core.system.devices import held, numbered, slot
 from flows.experiments import load_experiment
 from flows.local.flow_run_owners import sign
 
@@ -49,10 +49,8 @@ def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     to others. Raises ValueError if GPUs are missing.
     """
     log = log_of_flow_run()
-    wanted: list[Device] = []
-    if site.device == "cuda":
-        wanted = numbered(gpus, site.locks)
-    elif log:
+    wanted = numbered(gpus, site.locks)
+    if log and site.device == "cpu":
         wanted = [slot(site.slots, site.locks)]
     with held(wanted, holder, (log or logger).warning):
         yield

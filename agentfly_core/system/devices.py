@@ -66,8 +66,11 @@ class Device:
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
     """Return the GPUs with the indices `numbers`, counted among the GPUs that this process sees.
 
-    `locks` is the folder of the lock files. Raises ValueError if a GPU is missing.
+    `numbers` is empty for a site without GPUs. `locks` is the folder of the lock files. Raises
+    ValueError if a GPU is missing.
     """
+    if not numbers:
+        return []
     names = gpus.seen()
     if missing := [number for number in numbers if number >= len(names)]:
         seen = os.environ.get(hardware.VISIBLE)

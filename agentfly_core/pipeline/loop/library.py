@@ -4,14 +4,12 @@ import asyncio
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from agentfly_core.config.site import Site
 from agentfly_core.experiment.checks import check_inputs
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import require_rewards
@@ -108,8 +106,9 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
     """
     require_rewards(experiment.settings.goal)
     chosen = inputs.policy_named(experiment, policy, inputs.base_model)
-    data, gpus = solvable.prepare(experiment), experiment.site.sampler_gpus
-    with _holding(experiment.site, gpus, f"the evaluation of {policy or experiment.name}"):
+    data, site = solvable.prepare(experiment), experiment.site
+    gpus = numbered(site.sampler_gpus, site.locks)
+    with held(gpus, f"the evaluation of {policy or experiment.name}", logger.warning):
         return Evaluator(Stages(), experiment, data).once(chosen, _logs("evaluate"))
 
 
@@ -124,27 +123,16 @@ def train(
     settings. With `new`, the run gets the next free name. After `hours`, the step that is running
     becomes the last step. Raises Locked if another process is writing the run.
     """
-    name = experiment.run_name(run, new)
+    name, site = experiment.run_name(run, new), experiment.site
     RunRequest(experiment, name).check_new()
     with (
-        _holding(experiment.site, experiment.site.gpus, f"the run {name}"),
+        held(numbered(site.gpus, site.locks), f"the run {name}", logger.warning),
         keeping_secrets(),
         opened(experiment, name) as mine,
     ):
         check_start(mine)
         mine.remember_sandbox()
         return Training(mine, _logs(name), Stages(), end_after(hours)).complete()
-
-
-@contextmanager
-def _holding(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Reserve the GPUs with the indices `gpus` during the block. On a CPU site, do nothing.
-
-    If other processes have reserved them, log a warning and wait.
-    """
-    wanted = numbered(gpus, site.locks) if site.device == "cuda" else []
-    with held(wanted, holder, logger.warning):
-        yield
 
 
 def _store(uri: str) -> Store:

@@ -43,8 +43,7 @@ class PlayerServices:
             samplers = Samplers(experiment, endpoint_of(store, player.policy))
             serving = samplers.server(player.policy, f"play-{player.policy.digest[:16]}", logs)
             needs_gpu = needs_gpu or not samplers.endpoint
-        on_gpu = needs_gpu and site.device == "cuda"
-        gpus = numbered(site.sampler_gpus, site.locks) if on_gpu else []
+        gpus = numbered(site.sampler_gpus if needs_gpu else (), site.locks)
         with (
             # reserved before the server starts, because the server takes all memory that is left
             held(gpus, f"episodes of {player.reference}", logger.warning),
