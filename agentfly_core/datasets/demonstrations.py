@@ -1,17 +1,14 @@
-"""Demonstrations for the calculator, and functions for demonstrations of other tools. Some of the
-demonstrations contain deliberate mistakes.
-"""
+"""Demonstrations for ready-made tools and agents. Some of them contain deliberate mistakes."""
 
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.datasets.players import Demonstrator, replying, slip
 from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.records.messages import call_text
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.system.formats import hashing
 from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 
@@ -19,10 +16,6 @@ ToolStep = Callable[[random.Random, Problem, str], tuple[str, str]]
 """A function that solves a problem. It returns the argument for the tool and the final answer. The
 argument is empty if the answer is a guess without a call. The last parameter of the function is the
 name of a deliberate mistake, or empty.
-"""
-ReplyWriter = Callable[[random.Random, Conversation, str], str]
-"""A function that returns the next reply. Its last parameter is the name of a deliberate mistake,
-or empty. In each turn of an episode, the random generator starts from the same seed.
 """
 SUM_MISTAKES = ("guess", "mistype", "take another operation", "misread")
 PROGRAM_MISTAKES = ("guess", "mistype a bound", "take another exponent", "misread")
@@ -39,20 +32,32 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
     return replying(seed, spoilt, reply, SUM_MISTAKES)
 
 
-def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[str]) -> Demonstrator:
-    """Return a scripted policy that replies with the function `reply`.
+def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Return a scripted policy that works like `calculator`, in the format of `agents.react`."""
+    ask = (
+        "Thought: The calculator can work that out.\n"
+        "Action: calculator\nAction Input: {}\nObservation:"
+    )
+    say = "Thought: I know the answer.\nFinal Answer: {}"
+    reply = partial(use_tool, calculation, ask.format, say.format)
+    return replying(seed, spoilt, reply, SUM_MISTAKES)
 
-    A share `spoilt` of the episodes contains one of the mistakes in `mistakes`.
+
+def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Return a scripted policy that runs a program with the tool `python`, and answers with its
+    output.
+
+    It plays problems of `datasets.powers`. A share `spoilt` of the episodes contains a mistake: a
+    guess, a wrong bound, a wrong exponent, or a wrong digit in the answer.
     """
+    reply = partial(use_tool, programming, partial(calling, "python", "code"), answering)
+    return replying(seed, spoilt, reply, PROGRAM_MISTAKES)
 
-    async def policy(conversation: Conversation) -> str:
-        problem = conversation.problem
-        # seeded again in each turn, to give all turns of an episode the same mistake
-        draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
-        mistake = draw.choice(mistakes) if draw.random() < spoilt else ""
-        return reply(draw, conversation, mistake)
 
-    return policy
+def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
+    """Return a scripted policy that works like `python`, in the format of `agents.code_block`."""
+    reply = partial(use_tool, programming, "```python\n{}\n```\n".format, str)
+    return replying(seed, spoilt, reply, PROGRAM_MISTAKES)
 
 
 def use_tool(
@@ -114,11 +119,3 @@ def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
     code = f"print(sum(i**{exponent} for i in range({first}, {bound})))"
     printed = str(sum(i**exponent for i in range(first, bound)))
     return code, slip(draw, printed) if mistake == "misread" else printed
-
-
-def slip(draw: random.Random, text: str) -> str:
-    """Replace a random digit of a text by a different digit from 1 to 9."""
-    place = draw.choice([i for i, letter in enumerate(text) if letter.isdigit()])
-    # not 0: a leading zero would make the number invalid
-    digit = draw.choice([other for other in "123456789" if other != text[place]])
-    return text[:place] + digit + text[place + 1 :]

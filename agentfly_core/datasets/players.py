@@ -9,6 +9,26 @@ from agentfly_core.records.trajectory import Message, Observation, ToolCall
 from agentfly_core.system.formats import hashing
 
 Demonstrator = Callable[[Conversation], Awaitable[str]]
+ReplyWriter = Callable[[random.Random, Conversation, str], str]
+"""A function that returns the next reply. Its last parameter is the name of a deliberate mistake,
+or empty. In each turn of an episode, the random generator starts from the same seed.
+"""
+
+
+def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[str]) -> Demonstrator:
+    """Return a scripted policy that replies with the function `reply`.
+
+    A share `spoilt` of the episodes contains one of the mistakes in `mistakes`.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        problem = conversation.problem
+        # seeded again in each turn, to give all turns of an episode the same mistake
+        draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
+        wrong = draw.choice(mistakes) if draw.random() < spoilt else ""
+        return reply(draw, conversation, wrong)
+
+    return policy
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
@@ -30,6 +50,14 @@ def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
         return draw.choice([other for other in like if other != right])
     numbers = range(10 ** (len(right) - 1), 10 ** len(right))
     return str(draw.choice([number for number in numbers if str(number) != right]))
+
+
+def slip(draw: random.Random, text: str) -> str:
+    """Replace a random digit of a text by a different digit from 1 to 9."""
+    place = draw.choice([i for i, letter in enumerate(text) if letter.isdigit()])
+    # not 0: a leading zero would make the number invalid
+    digit = draw.choice([other for other in "123456789" if other != text[place]])
+    return text[:place] + digit + text[place + 1 :]
 
 
 def called(conversation: Conversation) -> list[ToolCall]:

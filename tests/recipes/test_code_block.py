@@ -3,8 +3,8 @@
 import pytest
 
 from agentfly_core.agents.code_block import STOP, code_block
+from agentfly_core.datasets import demonstrations
 from agentfly_core.datasets.powers import powers
-from agentfly_core.recipes.code_block import demonstrations
 from agentfly_core.records.trajectory import Score
 from agentfly_core.rewards.exact import exact
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from agentfly_core.datasets import demonstrations
 from agentfly_core.datasets.powers import powers
-from agentfly_core.recipes.python_tool import demonstrations
 from agentfly_core.records.trajectory import Score, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.tools.answer import answer

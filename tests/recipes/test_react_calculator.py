@@ -1,8 +1,8 @@
 """Scripts that calculate by ReAct."""
 
 from agentfly_core.agents.react import React
+from agentfly_core.datasets import demonstrations
 from agentfly_core.datasets.arithmetic import arithmetic
-from agentfly_core.recipes.react_calculator import demonstrations
 from agentfly_core.records.trajectory import Score
 from agentfly_core.rewards.exact import exact
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted

@@ -5,8 +5,7 @@ import re
 from collections.abc import Sequence
 
 from agentfly_core import Conversation, Message, Problem, call_text
-from agentfly_core.datasets.demonstrations import replying, slip
-from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.datasets.players import Demonstrator, replying, slip
 
 _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from agentfly_core import Conversation, Problem
-from agentfly_core.datasets.demonstrations import replying, slip
-from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.datasets.players import Demonstrator, replying, slip
 from agentfly_core.recipes.last_digit.dataset import STEP, digits
 
 

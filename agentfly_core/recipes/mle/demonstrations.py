@@ -4,8 +4,7 @@ import random
 from collections.abc import Sequence
 
 from agentfly_core import Conversation, Problem, call_text
-from agentfly_core.datasets.demonstrations import replying
-from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.datasets.players import Demonstrator, replying
 from agentfly_core.recipes.mle.pipelines import DEGREES, LADDER, MODELS, SCALERS, STRENGTHS
 
 

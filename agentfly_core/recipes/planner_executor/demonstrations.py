@@ -4,8 +4,7 @@ import random
 from collections.abc import Sequence
 
 from agentfly_core import Conversation, Message, Observation, Problem, call_text
-from agentfly_core.datasets.demonstrations import replying, slip
-from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.datasets.players import Demonstrator, replying, slip
 from agentfly_core.recipes.planner_executor.dataset import SIGNS
 
 

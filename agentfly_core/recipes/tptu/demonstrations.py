@@ -4,8 +4,7 @@ import random
 from collections.abc import Sequence
 
 from agentfly_core import Conversation, Problem
-from agentfly_core.datasets.demonstrations import replying
-from agentfly_core.datasets.players import Demonstrator
+from agentfly_core.datasets.players import Demonstrator, replying
 from agentfly_core.recipes.tptu.plans import written
 
 MISTAKES = ("swap", "leave out", "repeat", "take another tool")

@@ -1,1 +1,0 @@
-"""Sums of powers, computed by Python code blocks in replies."""

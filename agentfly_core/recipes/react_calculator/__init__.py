@@ -1,1 +1,0 @@
-"""Sums by an agent in the format of ReAct."""
