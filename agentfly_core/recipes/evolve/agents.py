@@ -5,8 +5,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from agentfly_core import Ending, Episode, Message, Observation, Speaker
-from agentfly_core.recipes.evolve.evolution import AgentSpec, Evolution
-from agentfly_core.recipes.evolve.operators import PromptOperators, SymbolicOperators
+from agentfly_core.recipes.evolve.evolution import Evolution
+from agentfly_core.recipes.evolve.operators import AgentSpec, PromptOperators, SymbolicOperators
 
 TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 

@@ -8,8 +8,13 @@ from collections.abc import Callable, Sequence
 from agentfly_core import Conversation, Problem
 from agentfly_core.datasets.players import Demonstrator
 from agentfly_core.recipes.evolve.dataset import SKILLS
-from agentfly_core.recipes.evolve.evolution import AgentSpec
-from agentfly_core.recipes.evolve.operators import CHECK, CROSSOVER, MUTATION, UPDATE
+from agentfly_core.recipes.evolve.operators import (
+    CHECK,
+    CROSSOVER,
+    MUTATION,
+    UPDATE,
+    AgentSpec,
+)
 
 UNKNOWN = "?"
 INSIGHT = 0.5

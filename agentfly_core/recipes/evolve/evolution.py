@@ -2,47 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict
-
-
-class AgentSpec(BaseModel):
-    """An agent of a team: `AgentSpec(role="expert in rhymes", skills=("rhymes", "metre"))`."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    role: str
-    skills: tuple[str, ...]
-
-    @property
-    def instructions(self) -> str:
-        """The agent's system message."""
-        return f"You are {self.role}. Your skills: {', '.join(self.skills)}."
-
-
-class Operators(Protocol):
-    """The four operations of EvoAgent's Algorithm 1. A result is the answer text of an agent."""
-
-    async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
-        """Return an improved version of the agent `parent`. `result` is the parent's answer."""
-
-    async def mutation(
-        self, parents: Sequence[AgentSpec], result: str, number: int
-    ) -> AgentSpec | None:
-        """Propose a new agent that differs from all parents. The first proposal has the number 1.
-
-        `result` is the merged answer so far. Returns None if the proposal cannot be read.
-        """
-
-    async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
-        """Whether a child shares a skill with the team and differs from each agent of the team.
-
-        The team contains the parents and the children accepted so far.
-        """
-
-    async def update(self, result: str, results: Sequence[str]) -> str:
-        """Merge `result`, the merged result so far, with the results of all children."""
+from agentfly_core.recipes.evolve.operators import AgentSpec, PromptOperators
 
 
 @dataclass(frozen=True)
@@ -56,7 +17,7 @@ class Evolution:
     improved parents.
     """
 
-    operators: Operators
+    operators: PromptOperators
     play: Callable[[AgentSpec], Awaitable[str]]
     children: int = 1
     generations: int = 3

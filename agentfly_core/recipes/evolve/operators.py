@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentfly_core import Message, Speaker
-from agentfly_core.recipes.evolve.evolution import AgentSpec
 
 SPEC = 'Reply with JSON alone: {"role": "expert in ...", "skills": ["...", "..."]}'
 CROSSOVER = "Which skills should this agent have to do better? Keep those that helped."
@@ -21,6 +20,20 @@ CHECK = (
 UPDATE = "Combine all answers into one. Reply with it alone."
 
 
+class AgentSpec(BaseModel):
+    """An agent of a team: `AgentSpec(role="expert in rhymes", skills=("rhymes", "metre"))`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    role: str
+    skills: tuple[str, ...]
+
+    @property
+    def instructions(self) -> str:
+        """The agent's system message."""
+        return f"You are {self.role}. Your skills: {', '.join(self.skills)}."
+
+
 class QualityCheck(BaseModel):
     """The reply to a quality check: `{"keep": false, "reason": "It has no new skill."}`."""
 
@@ -31,28 +44,37 @@ class QualityCheck(BaseModel):
 
 
 class PromptOperators:
-    """Operators that prompt a speaker, each time in a new context.
+    """The four operations of EvoAgent's Algorithm 1. Each prompts a speaker in a new context.
 
-    Unreadable replies raise no error: crossover then returns the parent unchanged, mutation
-    returns None, and the quality check rejects the child.
+    A result is the answer text of an agent. Unreadable replies raise no error: crossover then
+    returns the parent unchanged, mutation returns None, and the quality check rejects the child.
     """
 
     def __init__(self, speaker: Speaker, question: str) -> None:
         self.speaker, self.question = speaker, question
 
     async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
+        """Return an improved version of the agent `parent`. `result` is the parent's answer."""
         prompt = f"{_listed([parent])}\nIts answer: {result}\n{CROSSOVER} {SPEC}"
         return _spec(await self._reply(prompt)) or parent
 
     async def mutation(
         self, parents: Sequence[AgentSpec], result: str, number: int
     ) -> AgentSpec | None:
+        """Propose a new agent that differs from all parents. The first proposal has the number 1.
+
+        `result` is the merged answer so far.
+        """
         prompt = (
             f"{_listed(parents)}\nThe answer so far: {result}\nProposal {number}. {MUTATION} {SPEC}"
         )
         return _spec(await self._reply(prompt))
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
+        """Whether a child shares a skill with the team and differs from each agent of the team.
+
+        The team contains the parents and the children accepted so far.
+        """
         prompt = f"{_listed(team)}\nNew agent: {child.model_dump_json()}\n{CHECK}"
         try:
             return QualityCheck.model_validate_json(await self._reply(prompt)).keep
@@ -60,6 +82,7 @@ class PromptOperators:
             return False
 
     async def update(self, result: str, results: Sequence[str]) -> str:
+        """Merge `result`, the merged result so far, with the results of all children."""
         answers = "\n".join(f"Answer: {one}" for one in (result, *results))
         return await self._reply(f"{answers}\n{UPDATE}")
 
