@@ -1,5 +1,6 @@
 """Generated questions on the databases of offices, with their gold plans."""
 
+import math
 import re
 import sqlite3
 from itertools import pairwise
@@ -7,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from agentfly_core.recipes.tptu.agents import OneStep
-from agentfly_core.recipes.tptu.dataset import KINDS, PARTS, calculated, held_out, results, script
+from agentfly_core.recipes.tptu.dataset import KINDS, PARTS, held_out, results, script
 from agentfly_core.recipes.tptu.demonstrations import planner
 from agentfly_core.recipes.tptu.plans import written
 from agentfly_core.records.trajectory import Problem
@@ -18,6 +19,12 @@ SPLITS = problems_of(
     "agentfly_core.recipes.tptu.dataset:office_plans", seed=SEED, train=50, validation=10, test=50
 )
 PROBLEMS = [problem for split in SPLITS.values() for problem in split]
+CALCULATED = {
+    "sum": sum,
+    "difference": lambda values: values[0] - sum(values[1:]),
+    "product": math.prod,
+    "square": lambda values: values[0] ** 2,
+}
 
 
 def table(problem: Problem, name: str) -> list[tuple]:
@@ -54,7 +61,7 @@ def test_answers_are_those_of_the_tables(kind: str) -> None:
         looked_up = [s["subtask"] for s in problem.facts["plan"] if s["tool"] == "sql"]
         values = [value(problem, phrase) for phrase in looked_up]
         operation = problem.facts["plan"][-1]["subtask"].partition(" of ")[0]
-        right = values[-1] if kind in ("one", "branch") else calculated(operation, values)
+        right = values[-1] if kind in ("one", "branch") else CALCULATED[operation](values)
         assert problem.facts["answer"] == str(right)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from agentfly_core import Problem, digest, generated
 from agentfly_core.datasets.names import companies, people
+from agentfly_core.recipes.tptu.plans import filled
+from agentfly_core.tools.calculator import evaluate
 
 _HERS = "FROM orders WHERE person = '{}'"
 _STAFF = "FROM orders JOIN people ON person = name WHERE company = '{}'"
@@ -89,8 +91,8 @@ def script(seed: int, entities: Entities) -> str:
             for number, name in zip(numbers, _each(draw, names, ORDERS), strict=True)
         ],
     }
-    filled = (f"INSERT INTO {t} VALUES {', '.join(map(str, r))};" for t, r in rows.items())
-    return TABLES + "\n".join(filled)
+    inserts = (f"INSERT INTO {t} VALUES {', '.join(map(str, r))};" for t, r in rows.items())
+    return TABLES + "\n".join(inserts)
 
 
 def results(database: str, statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
@@ -101,25 +103,6 @@ def results(database: str, statements: Sequence[str]) -> list[list[tuple[Any, ..
     with closing(sqlite3.connect(":memory:")) as opened:
         opened.executescript(database)
         return [opened.execute(statement).fetchall() for statement in statements]
-
-
-def calculated(operation: str, values: Sequence[int]) -> int:
-    """Return the sum, difference or product of all values, or the square of the first value."""
-    total = values[0] ** 2 if operation == "square" else values[0]
-    for value in values[1:]:
-        signed = {"sum": total + value, "difference": total - value, "product": total * value}
-        total = signed[operation]
-    return total
-
-
-def program(operation: str, count: int) -> str:
-    """Return Python code for an operation on the results of the first `count` sub-tasks.
-
-    The code for a sum of two results is `print({1} + {2})`.
-    """
-    if operation == "square":
-        return "print({1} ** 2)"
-    return f"print({f' {SIGNS[operation]} '.join(f'{{{n + 1}}}' for n in range(count))})"
 
 
 def _problem(draw: random.Random, kind: str, split: str) -> Problem:
@@ -180,14 +163,16 @@ def _question(
     numbers = range(1, len(steps) + 1)
     places = [f"{{{number}}}" for number in numbers]
     subtask = f"{operation} of {' and '.join(places)}"
+    term = f" {SIGNS[operation]} ".join(places) if operation in SIGNS else "{1} ** 2"
     last = {
         "tool": "python",
         "subtask": subtask,
         "inputs": places,
         "depends_on": [*numbers],
-        "code": program(operation, len(steps)),
+        "code": f"print({term})",
     }
-    return f"What is the {operation} of {listed}?", [*steps, last], calculated(operation, values)
+    answer = evaluate(filled(term, dict(zip(numbers, map(str, values), strict=True))))
+    return f"What is the {operation} of {listed}?", [*steps, last], int(answer)
 
 
 def _more(draw: random.Random, given: Sequence[Any], like: Sequence[Any], size: int) -> list[Any]:
