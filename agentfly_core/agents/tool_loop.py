@@ -1,16 +1,22 @@
 """The default agent. It executes tool calls until a reply contains no call."""
 
-from collections.abc import Sequence
-
 from agentfly_core.records.trajectory import Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.speaker import Speaker
 
 
 async def tool_loop(episode: Episode) -> Ending:
     """Sample replies and execute their tool calls, until a reply contains no call."""
-    read: Sequence[Message | Observation] = episode.opening
-    while True:
-        reply = await episode.reply(*read)
-        if not reply.calls:
-            return Ending.NO_TOOL_CALLS
-        read = await episode.call(*reply.calls)
+    await last_reply(episode, *episode.opening)
+    return Ending.NO_TOOL_CALLS
+
+
+async def last_reply(speaker: Speaker, *read: Message | Observation) -> Message:
+    """Execute the tool calls of a speaker's replies, until a reply contains no call. Return it.
+
+    `read` has the messages before the first reply.
+    """
+    reply = await speaker.reply(*read)
+    while reply.calls:
+        reply = await speaker.reply(*await speaker.call(*reply.calls))
+    return reply

@@ -1,15 +1,7 @@
 """The agent Architect: interprets an order, recalls a blueprint, draws, builds and inspects."""
 
-from agentfly_core import (
-    Ending,
-    Episode,
-    Message,
-    Observation,
-    Speaker,
-    ToolCall,
-    require_package,
-    tool,
-)
+from agentfly_core import Ending, Episode, Message, Speaker, ToolCall, require_package, tool
+from agentfly_core.agents.tool_loop import last_reply
 from agentfly_core.recipes.blueprint.drawing import FORMS, PLOT
 from agentfly_core.recipes.blueprint.environment import COMPLETE
 from agentfly_core.recipes.blueprint.memory import INTERPRETER, NOTHING, Shelf
@@ -64,7 +56,7 @@ class Architect:
         if earlier != NOTHING:
             text = f"An earlier order and its blueprint:\n{earlier}\n\n{text}"
         for _ in range(self.reflections + 1):
-            blueprint = await drawing(designer, Message("user", text))
+            blueprint = (await last_reply(designer, Message("user", text))).content
             designer.answer(blueprint)
             report = await built(designer, blueprint)
             if COMPLETE in report:
@@ -77,14 +69,6 @@ async def interpreted(episode: Episode) -> str:
     """Return the reply of the speaker `interpreter` to the order: the building and its parts."""
     interpreter = episode.speaker(INTERPRETER, system=INTERPRET)
     return (await interpreter.reply(Message("user", episode.problem.prompt))).content
-
-
-async def drawing(designer: Speaker, *read: Message | Observation) -> str:
-    """Execute the designer's tool calls until a reply has none; return this reply's text."""
-    reply = await designer.reply(*read)
-    while reply.calls:
-        reply = await designer.reply(*await designer.call(*reply.calls))
-    return reply.content
 
 
 async def built(designer: Speaker, blueprint: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agentfly_core import ToolError
-from agentfly_core.recipes.forge.function_sets import Function, Functions, call, named
+from agentfly_core.recipes.forge.function_sets import Function, Functions, call
 
 TERMINATE = "TERMINATE"
 
@@ -60,7 +60,7 @@ async def applied(action: FunctionAction, before: Functions) -> Functions:
     remove does not exist, or the new code fails or does not define the function.
     """
     name = action.name if isinstance(action, Remove) else action.function.name
-    exists = named(before, name) is not None
+    exists = any(one.name == name for one in before)
     if exists == isinstance(action, Add):
         raise ValueError(f"There is {'already a' if exists else 'no'} function {name}.")
     others = tuple(one for one in before if one.name != name)

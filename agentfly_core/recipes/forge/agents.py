@@ -1,6 +1,7 @@
 """The agent Forge, which solves problems with functions and proposes changes of the functions."""
 
 from agentfly_core import Ending, Episode, Message, Speaker
+from agentfly_core.agents.tool_loop import last_reply
 from agentfly_core.recipes.forge.actions import SCHEMA, TERMINATE, applied, parsed
 from agentfly_core.recipes.forge.function_sets import FUNCTIONS, Functions, tools_of
 from agentfly_core.recipes.forge.state import State
@@ -86,9 +87,7 @@ async def solve(episode: Episode, functions: Functions) -> None:
     listed = "".join(f"\n- {one.name}: {one.description}" for one in functions)
     system = SOLVE.format(functions=listed)
     solver = episode.speaker("solver", system=system, tools=tools_of(functions))
-    reply = await solver.reply(Message("user", episode.problem.prompt))
-    while reply.calls:
-        reply = await solver.reply(*await solver.call(*reply.calls))
+    reply = await last_reply(solver, Message("user", episode.problem.prompt))
     episode.answer(reply.content.strip())
 
 

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -115,8 +114,3 @@ async def call(function: Function, arguments: dict[str, Any] | None) -> str:
         raise ToolError(f"{function.name} failed ({done.status.value}). {last}".strip())
     value = json.loads(result)
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def named(made: Sequence[Function], name: str) -> Function | None:
-    """Return the function with this name, or None."""
-    return next((one for one in made if one.name == name), None)
