@@ -10,7 +10,7 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.sandbox.feedback import feedback
+from agentfly_core.sandbox.model_feedback import feedback
 
 SECONDS = 5.0
 PAGES = 4096  # pages of 4 KiB each

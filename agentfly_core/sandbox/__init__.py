@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from agentfly_core.sandbox.guest.protocol import ExecResult as ExecResult
     from agentfly_core.sandbox.guest.protocol import Limits as Limits
     from agentfly_core.sandbox.guest.protocol import Status as Status
+    from agentfly_core.sandbox.model_feedback import feedback as feedback
     from agentfly_core.sandbox.running import run as run
     from agentfly_core.sandbox.running import session as session
 
 _HOMES = dict.fromkeys(("ExecResult", "Limits", "Status"), "agentfly_core.sandbox.guest.protocol")
 _HOMES |= dict.fromkeys(("run", "session"), "agentfly_core.sandbox.running")
+_HOMES["feedback"] = "agentfly_core.sandbox.model_feedback"
 __all__ = sorted(_HOMES)
 
 

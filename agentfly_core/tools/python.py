@@ -5,7 +5,7 @@ Only the tool `python_session` keeps variables and files between calls.
 
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
-from agentfly_core.sandbox.feedback import feedback
+from agentfly_core.sandbox.model_feedback import feedback
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 

@@ -2,7 +2,7 @@
 
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.workspace import LIMITS, Workspace
-from agentfly_core.sandbox.feedback import feedback
+from agentfly_core.sandbox.model_feedback import feedback
 from agentfly_core.sandbox.preflight import chosen
 
 SHOWN = 8192

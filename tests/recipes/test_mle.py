@@ -5,7 +5,6 @@ import math
 import random
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -202,11 +201,11 @@ async def test_environments_beside_each_other_see_nothing(problem):
 
 
 async def test_a_snapshot_restores_the_ranks(mle):
-    before, key = await mle.snapshot(), mle.state_key()
+    before = await mle.snapshot()
     await called(execute_code, mle, code=truth(mle))
-    assert mle.state_key() != key
+    assert mle.rank > 0
     await mle.restore(before)
-    assert (mle.rank, mle.public, mle.state_key()) == (0.0, None, key)
+    assert (mle.rank, mle.public) == (0.0, None)
 
 
 async def test_every_pipeline_compiles_and_one_runs(mle):
@@ -271,7 +270,7 @@ async def test_a_folder_of_mle_dojo_is_a_competition(folder):
     with pytest.raises(ToolError, match="InvalidSubmissionError") as refused:
         mle.submit(given.to_csv(index=False).encode())
     assert "secret" not in str(refused.value)
-    assert "mledojo" not in sys.modules or find_spec("mledojo")
+    assert "mledojo" not in sys.modules
     read.cache_clear()
     assert read(made.facts["folder"]).metric.name == "OddMetrics"
 

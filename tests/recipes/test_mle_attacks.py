@@ -50,15 +50,15 @@ ATTACKS = {
     ),
     "use the network": (
         COPY + "import socket\nsocket.create_connection(('1.1.1.1', 80))",
-        "failed",
+        "Error",
     ),
-    "fork without end": ("import os\nwhile True:\n    os.fork()", "failed"),
-    "take all memory": ("x = bytearray(10**10)", "failed"),
-    "loop without end": ("while True: pass", "failed (timeout)"),
+    "fork without end": ("import os\nwhile True:\n    os.fork()", "Error"),
+    "take all memory": ("x = bytearray(10**10)", "it needed more than"),
+    "loop without end": ("while True: pass", "it took longer than"),
     "overwrite the leaderboard": (
         COPY + "import agentfly_core.recipes.mle.leaderboard as board\n"
         "open(board.__file__, 'w').write('')",
-        "failed",
+        "ModuleNotFoundError",
     ),
     "submit a link": (
         "import os\nos.symlink('/etc/passwd', 'submission.csv')",
@@ -71,7 +71,7 @@ ATTACKS = {
         ROWS + "lines[1] = lines[1].partition(',')[0] + ',nan'" + WRITE,
         "missing values",
     ),
-    "print a gigabyte": (COPY + "while True: print('x' * 10**6)", "failed"),
+    "print a gigabyte": (COPY + "while True: print('x' * 10**6)", "it printed more than"),
     "submit a pickled object": (
         "import pickle, os\nclass Bad:\n    def __reduce__(self): return os.system, ('true',)\n"
         "open('submission.csv', 'wb').write(pickle.dumps(Bad()))",

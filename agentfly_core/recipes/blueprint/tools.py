@@ -1,8 +1,10 @@
 """Tools of a plot. The agent adds the tool `recall`, which reads the memory of the episode."""
 
-from agentfly_core import ToolError, tool
+from agentfly_core import tool
 from agentfly_core.recipes.blueprint.environment import Plot
-from agentfly_core.sandbox import run
+from agentfly_core.sandbox import Limits, feedback, run
+
+LIMITS = Limits()
 
 
 @tool(timeout=60.0)
@@ -13,12 +15,9 @@ async def submit_blueprint(blueprint: str, code: bool = False, *, plot: Plot) ->
         blueprint: lines such as: box stone 0 0 0 4 4 0
         code: whether it is Python that prints these lines
     """
-    if not code:
-        return plot.submit(blueprint)
-    done = await run(blueprint)
-    if done.stderr:
-        raise ToolError(f"The code failed ({done.status.value}). {done.stderr[-500:]}")
-    return plot.submit(done.stdout)
+    if code:
+        blueprint = feedback(await run(blueprint, limits=LIMITS), LIMITS)
+    return plot.submit(blueprint)
 
 
 @tool

@@ -4,12 +4,11 @@ import asyncio
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
 
-from agentfly_core import Environment, Problem, ServiceFailure, ToolError, digest
-from agentfly_core.recipes.mle.competitions import LARGEST, SAMPLE, Competition, human_rank
+from agentfly_core import Environment, Problem, ToolError, digest
+from agentfly_core.recipes.mle.competitions import SAMPLE, Competition, human_rank
 from agentfly_core.recipes.mle.folders import competition_of
-from agentfly_core.sandbox import Limits, Status, run
+from agentfly_core.sandbox import ExecResult, Limits, Status, feedback, run
 
 SUBMISSION = "submission.csv"
 MODULES = (
@@ -24,24 +23,11 @@ MOST_CACHED = 64 * 2**20
 """The largest number of bytes in the cache of executions."""
 NOT_CACHED = (Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE)
 
+Key = tuple[str, str]
+"""The cache key of an execution: the digest of a competition, and the code."""
 
-class Ran(NamedTuple):
-    """The result of an execution: its status, printed text, and submission.csv."""
-
-    status: Status
-    printed: str
-    submission: bytes | None
-
-
-class Key(NamedTuple):
-    """The cache key of an execution: the digest of a competition, and the code."""
-
-    competition: str
-    code: str
-
-
-_running: dict[tuple[asyncio.AbstractEventLoop, Key], asyncio.Task[Ran]] = {}
-_executions: dict[Key, Ran] = {}
+_running: dict[tuple[asyncio.AbstractEventLoop, Key], asyncio.Task[ExecResult]] = {}
+_executions: dict[Key, ExecResult] = {}
 """The cache of finished executions. All episodes of this process use it. The oldest come first."""
 
 
@@ -81,14 +67,11 @@ class MLE(Environment):
         Returns the printed text and the file `submission.csv`. Raises ToolError if the code fails
         or does not write this file. Raises ServiceFailure if the sandbox fails.
         """
-        status, printed, submission = await _executed(Key(self._name, code), self.task)
-        if status is Status.UNAVAILABLE:
-            raise ServiceFailure(f"The sandbox failed: {printed}")
-        if status is not Status.OK:
-            raise ToolError(f"{printed}\nThe code failed ({status.value}).".strip())
-        if submission is None:
+        result = await _executed((self._name, code), self.task)
+        printed = feedback(result, LIMITS)
+        if SUBMISSION not in result.files:
             raise ToolError(f"{printed}\nThe code wrote no plain file {SUBMISSION}.".strip())
-        return printed, submission
+        return printed, result.files[SUBMISSION]
 
     def submit(self, submission: bytes) -> tuple[float, float]:
         """Grade a submission. Return its public score and the increase of `rank`."""
@@ -109,11 +92,8 @@ class MLE(Environment):
     async def restore(self, snapshot: bytes) -> None:
         self.ranks, self.public, self.executions = json.loads(snapshot)
 
-    def state_key(self) -> str:
-        return digest([self.ranks, self.public])
 
-
-async def _executed(key: Key, task: Competition) -> Ran:
+async def _executed(key: Key, task: Competition) -> ExecResult:
     """Return the result of an execution, which is done only once for equal keys.
 
     A cached result is returned at once. If the same execution is running, it is awaited. Otherwise
@@ -123,21 +103,14 @@ async def _executed(key: Key, task: Competition) -> Ran:
         return _executions[key]
     at = asyncio.get_running_loop(), key
     if at not in _running:
-        _running[at] = at[0].create_task(_execution(key.code, task))
+        execution = run(key[1], task.files, "", LIMITS, [SUBMISSION], MODULES)
+        _running[at] = at[0].create_task(execution)
         _running[at].add_done_callback(partial(_ended, at))
     # shielded, because other episodes may await the same execution
     return await asyncio.shield(_running[at])
 
 
-async def _execution(code: str, task: Competition) -> Ran:
-    result = await run(code, task.files, limits=LIMITS, collect=[SUBMISSION], modules=MODULES)
-    printed = "\n".join(filter(None, [result.stdout.rstrip(), result.stderr.rstrip()]))
-    submission = result.files.get(SUBMISSION)
-    # keep one byte more than the limit, so that grading refuses longer files
-    return Ran(result.status, printed, submission and submission[: LARGEST + 1])
-
-
-def _ended(at: tuple[asyncio.AbstractEventLoop, Key], task: asyncio.Task[Ran]) -> None:
+def _ended(at: tuple[asyncio.AbstractEventLoop, Key], task: asyncio.Task[ExecResult]) -> None:
     """Cache a finished execution, unless its result may depend on the load of the machine."""
     del _running[at]
     if task.cancelled() or task.exception() or task.result().status in NOT_CACHED:
@@ -147,6 +120,7 @@ def _ended(at: tuple[asyncio.AbstractEventLoop, Key], task: asyncio.Task[Ran]) -
         del _executions[next(iter(_executions))]
 
 
-def _size(execution: tuple[Key, Ran]) -> int:
-    key, ran = execution
-    return len(key.code) + len(ran.printed) + len(ran.submission or b"")
+def _size(execution: tuple[Key, ExecResult]) -> int:
+    (_, code), result = execution
+    printed = len(result.stdout) + len(result.stderr)
+    return len(code) + printed + len(result.files.get(SUBMISSION, b""))

@@ -3,8 +3,7 @@
 import functools
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +16,7 @@ from agentfly_core.recipes.mle.competitions import Competition, Metric
 
 ANSWERS = "data/private/test_answer.csv"
 BOARDS = ("info/private_leaderboard.csv", "info/public_leaderboard.csv")
+MLE_DOJO = ("mledojo", "mledojo.metrics", "mledojo.metrics.base")
 DESCRIPTIONS = ("info/description.txt", "data/public/description.txt")
 
 
@@ -73,14 +73,14 @@ def leaderboard(folder: Path) -> dict[str, float]:
 
 
 class CompetitionMetrics:
-    """A substitute for MLE-Dojo's base class of metrics, if MLE-Dojo is not installed."""
+    """A substitute for MLE-Dojo's base class of metrics."""
 
     def __init__(self, higher_is_better: bool = True) -> None:
         self.higher_is_better = higher_is_better
 
 
 class InvalidSubmissionError(Exception):
-    """A substitute for the error that metrics of MLE-Dojo raise, if MLE-Dojo is not installed."""
+    """A substitute for the error that metrics of MLE-Dojo raise."""
 
 
 def _first(root: Path, *names: str) -> Path:
@@ -98,13 +98,19 @@ def _metric(path: Path) -> Metric:
     spec = importlib.util.spec_from_file_location(f"mle_metric_{path.parent.parent.name}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    with _base() as base:
+    # the file imports the base class from MLE-Dojo, which need not be installed
+    substitutes = {name: ModuleType(name) for name in MLE_DOJO}
+    vars(substitutes[MLE_DOJO[-1]]).update(
+        CompetitionMetrics=CompetitionMetrics, InvalidSubmissionError=InvalidSubmissionError
+    )
+    sys.modules.update(substitutes)
+    try:
         spec.loader.exec_module(module)
-    own = [
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, base) and kind is not base
-    ]
+    finally:
+        for name in substitutes:
+            del sys.modules[name]
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type)]
+    own = [k for k in kinds if issubclass(k, CompetitionMetrics) and k is not CompetitionMetrics]
     if len(own) != 1:
         raise ValueError(f"{path} has {len(own)} subclasses of CompetitionMetrics, expected 1.")
     made: Any = own[0]()
@@ -114,28 +120,3 @@ def _metric(path: Path) -> Metric:
         return float(made.evaluate(answers, given))
 
     return Metric(own[0].__name__, made.higher_is_better, score)
-
-
-@contextmanager
-def _base() -> Iterator[type]:
-    """Yield MLE-Dojo's class `CompetitionMetrics`, the base class of metrics.
-
-    If MLE-Dojo is not installed, yield the substitute. In the block, `import mledojo.metrics.base`
-    then imports the substitute.
-    """
-    try:
-        from mledojo.metrics.base import CompetitionMetrics as Base
-    except ImportError:
-        module: Any = ModuleType("mledojo.metrics.base")
-        module.CompetitionMetrics = CompetitionMetrics
-        module.InvalidSubmissionError = InvalidSubmissionError
-        names = ("mledojo", "mledojo.metrics")
-        substitutes = {name: ModuleType(name) for name in names} | {module.__name__: module}
-        sys.modules.update(substitutes)
-        try:
-            yield CompetitionMetrics
-        finally:
-            for name in substitutes:
-                del sys.modules[name]
-    else:
-        yield Base
