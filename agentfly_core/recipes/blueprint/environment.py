@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 
-from agentfly_core import Environment, Problem, digest
+from agentfly_core import Environment, Problem
 from agentfly_core.recipes.blueprint.builder import build
 from agentfly_core.recipes.blueprint.drawing import MARGIN, drawn
 from agentfly_core.recipes.blueprint.scoring import Fit, fit
@@ -79,9 +79,6 @@ class Plot(Environment):
     def fit(self) -> Fit:
         """The comparison of the world with the order."""
         return fit(self.world.grid, self._parts)
-
-    def state_key(self) -> str:
-        return digest([self.blueprint, self.world.grid.tobytes().hex()])
 
     async def snapshot(self) -> bytes:
         world = self.world.grid.tobytes().hex(), self.world.stock

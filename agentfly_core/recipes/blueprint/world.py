@@ -163,16 +163,6 @@ def standable(grid: Grid) -> Mask:
     return above
 
 
-def floating(grid: Grid) -> Mask:
-    """Return the cells of all blocks that no chain of blocks connects with the ground."""
-    left = grid > 0
-    edge = left & (np.arange(SIZE) == 0)
-    while edge.any():
-        left &= ~edge
-        edge = left & touching(edge)
-    return left
-
-
 def touching(cells: Mask) -> Mask:
     """Return the cells that have a neighbour in `cells`."""
     padded = np.pad(cells, 1)
