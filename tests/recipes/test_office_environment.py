@@ -50,8 +50,9 @@ async def test_at_most_ten_rows_are_shown_in_order() -> None:
     )
     office = Office()
     await office.reset(many)
-    assert [row["number"] for row in office.find("orders", "person", 57)] == [*range(100, 110)]
-    assert office.count("orders", "person", 57) == 20
+    numbers = [(number,) for number in range(100, 110)]
+    assert office.select("number", "orders", "person", 57) == numbers
+    assert office.select("count(*)", "orders", "person", 57) == [(20,)]
     await office.close()
 
 
@@ -68,8 +69,8 @@ async def test_wrong_calls_are_reported_to_the_model() -> None:
 async def test_a_value_is_never_sql(value: str) -> None:
     office = Office()
     await office.reset(PROBLEM)
-    assert office.find("people", "name", value) == []
-    assert office.count("people", "number", 57) == 1
+    assert office.select("number", "people", "name", value) == []
+    assert office.select("name", "people", "number", 57) == [("Anna Berg",)]
     await office.close()
 
 
@@ -78,8 +79,8 @@ async def test_a_reset_office_has_no_old_rows() -> None:
     await office.reset(PROBLEM)
     other = SCRIPT.replace("'Lyon'", "'Oulu'").replace("(300, 60, 99)", "(301, 60, 99)")
     await office.reset(Problem("other", "?", {"database": other}))
-    assert office.find("cities", "number", 12) == [{"number": 12, "name": "Oulu"}]
-    assert office.find("orders", "number", 300) == []
+    assert office.select("number, name", "cities", "number", 12) == [(12, "Oulu")]
+    assert office.select("number", "orders", "number", 300) == []
     await office.close()
 
 

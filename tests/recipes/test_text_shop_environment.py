@@ -135,7 +135,7 @@ def test_the_seed_decides_the_products() -> None:
 async def test_pages_are_numbered() -> None:
     shop = await opened()
     ids = [product.id for product in shop.catalogue.search("titanium hoe")]
-    pages = [shop.browse("titanium hoe", page) for page in range(1, 17)]
+    pages = [await browse("titanium hoe", page, shop=shop) for page in range(1, 17)]
     assert [line.split()[0] for page in pages for line in page.splitlines()[:-1]] == ids
     assert (pages[0].splitlines()[-1], pages[-1].splitlines()[-1]) == (
         "page 1 of 16",
@@ -172,22 +172,22 @@ async def test_wrong_calls_are_reported_and_buy_nothing() -> None:
 
 async def test_a_reset_shop_has_no_old_purchase() -> None:
     shop, fresh = await opened(), await opened()
-    shop.browse("coat", 1)
-    shop.buy("2723", ["red"])
+    await browse("coat", shop=shop)
+    await buy("2723", ("red",), shop=shop)
     await shop.reset(COAT)
     assert (shop.page, shop.purchase, shop.state_key()) == ("", None, fresh.state_key())
 
 
 async def test_a_shop_state_is_its_page_and_its_purchase() -> None:
     one, other = await opened(), await opened()
-    one.browse("coat", 2)
-    one.view("2723")
+    await browse("coat", 2, shop=one)
+    await view("2723", shop=one)
     assert one.state_key() != other.state_key()
-    other.view("2723")
+    await view("2723", shop=other)
     assert one.state_key() == other.state_key()
-    one.buy("2723", ["red", "tiny"])
+    await buy("2723", ("red", "tiny"), shop=one)
     assert one.state_key() != other.state_key()
-    other.buy("2723", ["tiny", "red"])
+    await buy("2723", ("tiny", "red"), shop=other)
     assert one.state_key() == other.state_key()
 
 

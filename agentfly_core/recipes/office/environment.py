@@ -15,7 +15,6 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 }
 MOST_ROWS = 10
 _OUTSIDE = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
-TableRow = dict[str, str | int]
 
 
 class Office(Environment):
@@ -25,8 +24,7 @@ class Office(Environment):
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}
 
     The database is read-only and runs in this process. For SQL that a model writes, use the
-    environment `Database`, which reads the same fact. Methods raise ToolError for mistakes of the
-    model, such as an unknown column.
+    environment `Database`, which reads the same fact.
     """
 
     def __init__(self) -> None:
@@ -46,21 +44,17 @@ class Office(Environment):
         )
         self._opened.executescript(script)
 
-    def find(self, table: str, column: str, value: str | int) -> list[TableRow]:
-        """Return the rows of a table in which a column has this value, at most MOST_ROWS."""
-        columns = TABLES.get(table, ())
-        rows = self._ask(", ".join(columns), table, column, value)
-        return [dict(zip(columns, row, strict=True)) for row in rows]
+    def select(self, what: str, table: str, column: str, value: str | int) -> list[tuple[Any, ...]]:
+        """Return expressions, such as "number, name", of the rows in which a column has this value.
 
-    def count(self, table: str, column: str, value: str | int) -> int:
-        """Return the number of rows of a table in which a column has this value."""
-        [(number,)] = self._ask("count(*)", table, column, value)
-        return int(number)
-
-    def total(self, column: str, value: str | int) -> int:
-        """Add up the amounts of all orders in which a column has this value."""
-        [(amount,)] = self._ask("coalesce(sum(amount), 0)", "orders", column, value)
-        return int(amount)
+        At most MOST_ROWS rows are returned. Raises ToolError if the table lacks the column.
+        """
+        if column not in (columns := TABLES[table]):
+            raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(columns)}.")
+        where = f"{column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"
+        statement = f"SELECT {what} FROM {table} WHERE {where}"
+        with closing(self._opened.execute(statement, (value,))) as cursor:
+            return cursor.fetchall()
 
     async def snapshot(self) -> bytes:
         """Return nothing, because the database is read-only."""
@@ -71,13 +65,3 @@ class Office(Environment):
 
     async def close(self) -> None:
         self._opened.close()
-
-    def _ask(self, what: str, table: str, column: str, value: str | int) -> list[tuple[Any, ...]]:
-        if table not in TABLES:
-            raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
-        if column not in (columns := TABLES[table]):
-            raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(columns)}.")
-        where = f"{column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"
-        statement = f"SELECT {what} FROM {table} WHERE {where}"
-        with closing(self._opened.execute(statement, (value,))) as cursor:
-            return cursor.fetchall()

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from agentfly_core import tool
-from agentfly_core.recipes.office.environment import Office, TableRow
+from agentfly_core.recipes.office.environment import TABLES, Office
 
 TableName = Literal["orders", "people", "companies", "cities"]
 Column = Literal["number", "person", "amount", "name", "company", "city"]
@@ -13,7 +13,7 @@ OrderColumn = Literal["number", "person"]
 @tool
 async def find(
     table: TableName, column: Column, value: str | int, *, office: Office
-) -> list[TableRow]:
+) -> list[dict[str, str | int]]:
     """See the rows of a table in which a column has a value, ten at most.
 
     Args:
@@ -22,7 +22,9 @@ async def find(
         column: one of the table's columns
         value: what it has there, for example 482 or Anna Berg
     """
-    return office.find(table, column, value)
+    columns = TABLES[table]
+    rows = office.select(", ".join(columns), table, column, value)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 @tool
@@ -34,7 +36,8 @@ async def count(table: TableName, column: Column, value: str | int, *, office: O
         column: one of the table's columns
         value: what it has there
     """
-    return office.count(table, column, value)
+    [(number,)] = office.select("count(*)", table, column, value)
+    return int(number)
 
 
 @tool
@@ -45,4 +48,5 @@ async def total(column: OrderColumn, value: str | int, *, office: Office) -> int
         column: number or person
         value: what it has there
     """
-    return office.total(column, value)
+    [(amount,)] = office.select("coalesce(sum(amount), 0)", "orders", column, value)
+    return int(amount)

@@ -23,8 +23,7 @@ class Shop(Environment):
 
     `products` has the products by key. `page` lists the keys of the products that the model saw
     last. `cart` has the number of pieces in the cart by key. After the checkout, `order` says how
-    many pieces of each key were bought. Methods raise ToolError for mistakes of the model, such as
-    a wrong key.
+    many pieces of each key were bought.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -38,35 +37,12 @@ class Shop(Environment):
         self.cart: dict[str, int] = {}
         self.order: dict[str, int] | None = None
 
-    def search(self, words: str) -> dict[str, str]:
-        """Find the products that have all these words in their name. Return their names by key."""
-        wanted = set(words.lower().split())
-        names = {key: product.name for key, product in self.products.items()}
-        matches = {key: name for key, name in names.items() if wanted <= {*name.lower().split()}}
-        self.page = sorted(matches)
-        return matches
-
     def lookup(self, key: str) -> Product:
+        """Return the product with this key. Raises ToolError for an unknown key."""
         if key not in self.products:
             raise ToolError(f"No product has the key {key!r}.")
         self.page = (key,)
         return self.products[key]
-
-    def add(self, key: str, count: int) -> None:
-        """Put `count` pieces of a product into the cart."""
-        product, there = self.lookup(key), self.cart.get(key, 0)
-        if count < 1:
-            raise ToolError(f"The count is {count}, expected 1 or more.")
-        if there + count > product.stock:
-            raise ToolError(f"Only {product.stock - there} of {key} are left.")
-        self.cart[key] = there + count
-
-    def check_out(self) -> int:
-        """Order the products in the cart, and return their total price."""
-        if not self.cart:
-            raise ToolError("The cart is empty.")
-        self.order, self.cart = self.cart, {}
-        return sum(self.products[key].price * count for key, count in self.order.items())
 
     def state_key(self) -> str:
         return digest([list(self.page), self.cart, self.order])

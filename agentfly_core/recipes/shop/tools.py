@@ -1,6 +1,6 @@
 """Tools of the shop."""
 
-from agentfly_core import tool
+from agentfly_core import ToolError, tool
 from agentfly_core.recipes.shop.environment import Product, Shop
 
 
@@ -11,7 +11,11 @@ async def search(words: str, *, shop: Shop) -> dict[str, str]:
     Args:
         words: words that the name has, for example: red cup
     """
-    return shop.search(words)
+    wanted = set(words.lower().split())
+    names = {key: product.name for key, product in shop.products.items()}
+    matches = {key: name for key, name in names.items() if wanted <= {*name.lower().split()}}
+    shop.page = sorted(matches)
+    return matches
 
 
 @tool
@@ -32,11 +36,20 @@ async def add_to_cart(key: str, count: int = 1, *, shop: Shop) -> dict[str, int]
         key: the product's key
         count: how many
     """
-    shop.add(key, count)
+    product, there = shop.lookup(key), shop.cart.get(key, 0)
+    if count < 1:
+        raise ToolError(f"The count is {count}, expected 1 or more.")
+    if there + count > product.stock:
+        raise ToolError(f"Only {product.stock - there} of {key} are left.")
+    shop.cart[key] = there + count
     return shop.cart
 
 
 @tool(ends_episode=True)
 async def checkout(*, shop: Shop) -> str:
     """Order what is in the cart; nothing can be done afterwards."""
-    return f"Ordered for {shop.check_out()}."
+    if not shop.cart:
+        raise ToolError("The cart is empty.")
+    shop.order, shop.cart = shop.cart, {}
+    price = sum(shop.products[key].price * count for key, count in shop.order.items())
+    return f"Ordered for {price}."

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import math
 import random
 import re
 import tomllib
@@ -16,9 +15,6 @@ from typing import Annotated
 from pydantic import Field
 
 from agentfly_core import Environment, Problem, ToolError, digest
-
-NOTHING = "Nothing was found."
-
 
 _FILE = Path(__file__).with_name("departments.toml")
 DEPARTMENTS: Mapping[str, Sequence[Sequence[str]]] = {
@@ -118,8 +114,7 @@ class TextShop(Environment):
         {"catalogue": {"seed": 7, "products": 1000}}
 
     A page of search results lists `results` products. `page` is the text that the model read last.
-    `purchase` is None until a product is bought. Methods raise ToolError for mistakes of the model,
-    such as a wrong product number.
+    `purchase` is None until a product is bought.
     """
 
     def __init__(self, results: Annotated[int, Field(ge=1)] = 4) -> None:
@@ -135,40 +130,11 @@ class TextShop(Environment):
         self.page = ""
         self.purchase: Purchase | None = None
 
-    def browse(self, words: str, page: int) -> str:
-        """Return a page of search results with lines such as `4172 plain slim cotton shirt $23`."""
-        products = self.catalogue.search(words)
-        pages = math.ceil(len(products) / self.results)
-        if products and page > pages:
-            raise ToolError(f"There is no page {page}, the last one is {pages}.")
-        shown = products[(page - 1) * self.results : page * self.results]
-        lines = [*map(_line, shown), f"page {page} of {pages}"]
-        self.page = "\n".join(lines) if products else NOTHING
-        return self.page
-
-    def view(self, product: str) -> str:
-        """Return the page of a product, which consists of several lines.
-
-        The first line has the product's number, title and price. Each further line has the options
-        of one kind, such as `colour: red, grey`.
-        """
-        seen = self._product(product)
-        offered = [f"{kind}: {', '.join(values)}" for kind, values in seen.options.items()]
-        self.page = "\n".join([_line(seen), *offered])
-        return self.page
-
-    def buy(self, product: str, options: Sequence[str]) -> Purchase:
-        """Record the purchase of a product, with at most one option of each kind."""
-        chosen = self._product(product)
-        kinds = {value: kind for kind, values in chosen.options.items() for value in values}
-        for option in options:
-            if option not in kinds:
-                raise ToolError(f"{product} has no {option!r}. It has: {', '.join(kinds)}.")
-        for kind, count in Counter(kinds[option] for option in options).items():
-            if count > 1:
-                raise ToolError(f"Choose one {kind}, not {count}.")
-        self.purchase = Purchase(chosen, tuple(options))
-        return self.purchase
+    def product(self, number: str) -> CatalogueProduct:
+        """Return the product with this number. Raises ToolError for an unknown number."""
+        if number not in self.catalogue.products:
+            raise ToolError(f"There is no product {number!r}.")
+        return self.catalogue.products[number]
 
     def state_key(self) -> str:
         if self.purchase is None:
@@ -183,13 +149,4 @@ class TextShop(Environment):
 
     async def restore(self, snapshot: bytes) -> None:
         self.page, bought = json.loads(snapshot)
-        self.purchase = bought and Purchase(self._product(bought[0]), tuple(bought[1]))
-
-    def _product(self, product: str) -> CatalogueProduct:
-        if product not in self.catalogue.products:
-            raise ToolError(f"There is no product {product!r}.")
-        return self.catalogue.products[product]
-
-
-def _line(product: CatalogueProduct) -> str:
-    return f"{product.id} {product.title} ${product.price}"
+        self.purchase = bought and Purchase(self.product(bought[0]), tuple(bought[1]))

@@ -113,8 +113,8 @@ async def test_a_purchase_can_be_undone() -> None:
     shop = TextShop()
     await shop.reset(Problem("p", "?", WAYS[TextShop].facts))
     before = await shop.snapshot()
-    bought = shop.buy(PRODUCT.id, PRODUCT.options["colour"][:1])
-    after = await shop.snapshot()
+    await text_shop.buy(PRODUCT.id, (PRODUCT.options["colour"][0],), shop=shop)
+    bought, after = shop.purchase, await shop.snapshot()
     await shop.restore(before)
     assert shop.purchase is None
     await shop.restore(after)
