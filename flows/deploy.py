@@ -93,6 +93,7 @@ def deploy() -> None:
     SystemExit if Prefect rejects prefect.yaml.
     """
     from prefect.cli import app
+    from prefect.client.orchestration import get_client
 
     sys.argv = ["prefect", "--no-prompt", "deploy", "--all"]
     try:
@@ -101,57 +102,53 @@ def deploy() -> None:
         if end.code:
             path = Path("prefect.yaml").resolve()
             raise SystemExit(f"`prefect deploy --all` failed on {path}.") from None
-    create_schedule()
-    create_automations()
-    deploy_own_flows()
-    delete_lost_flows()
+    with get_client(sync_client=True) as client:
+        create_schedule(client)
+        create_automations(client)
+        deploy_own_flows(client)
+        delete_lost_flows(client)
 
 
-def deploy_own_flows() -> None:
+def deploy_own_flows(client: "SyncPrefectClient") -> None:
     """Create a deployment EXPERIMENT/FLOW for each flow in `flows` of an experiment in conf/, or
     update it and keep its schedules.
     """
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.utilities.callables import parameter_schema
 
     from flows.own_flows import own_flow
 
     folder = str(Path.cwd())
-    with get_client(sync_client=True) as client:
-        schedules = {(one.flow_id, one.name): one.schedules for one in all_deployments(client)}
-        for experiment, flow in loading.flows():
-            of_experiment = client.create_flow_from_name(experiment)
-            client.create_deployment(
-                of_experiment,
-                flow,
-                description=f"The flow {flow} of {loading.CONF}/{experiment}.yaml",
-                parameters={"experiment": experiment, "flow": flow},
-                parameter_openapi_schema=parameter_schema(own_flow).model_dump(),
-                enforce_parameter_schema=True,
-                entrypoint=OWN_FLOW,
-                path=folder,
-                pull_steps=[{SET_FOLDER: {"directory": folder}}],
-                work_pool_name=POOL,
-                # Prefect deletes the schedules that this call does not repeat
-                schedules=[
-                    DeploymentScheduleCreate(**one.model_dump(include=SCHEDULE))
-                    for one in schedules.get((of_experiment, flow), ())
-                ],
-            )
+    schedules = {(one.flow_id, one.name): one.schedules for one in all_deployments(client)}
+    for experiment, flow in loading.flows():
+        of_experiment = client.create_flow_from_name(experiment)
+        client.create_deployment(
+            of_experiment,
+            flow,
+            description=f"The flow {flow} of {loading.CONF}/{experiment}.yaml",
+            parameters={"experiment": experiment, "flow": flow},
+            parameter_openapi_schema=parameter_schema(own_flow).model_dump(),
+            enforce_parameter_schema=True,
+            entrypoint=OWN_FLOW,
+            path=folder,
+            pull_steps=[{SET_FOLDER: {"directory": folder}}],
+            work_pool_name=POOL,
+            # Prefect deletes the schedules that this call does not repeat
+            schedules=[
+                DeploymentScheduleCreate(**one.model_dump(include=SCHEDULE))
+                for one in schedules.get((of_experiment, flow), ())
+            ],
+        )
 
 
-def delete_lost_flows() -> None:
+def delete_lost_flows(client: "SyncPrefectClient") -> None:
     """Delete the deployments of this project for flows that no experiment in conf/ has any more."""
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        for deployment in all_deployments(client):
-            ours = (deployment.entrypoint, deployment.path) == (OWN_FLOW, str(Path.cwd()))
-            # a user may have added parameters
-            given = deployment.parameters
-            if ours and loading.has_lost(given["experiment"], given["flow"]):
-                client.delete_deployment(deployment.id)
+    for deployment in all_deployments(client):
+        ours = (deployment.entrypoint, deployment.path) == (OWN_FLOW, str(Path.cwd()))
+        # a user may have added parameters
+        given = deployment.parameters
+        if ours and loading.has_lost(given["experiment"], given["flow"]):
+            client.delete_deployment(deployment.id)
 
 
 def all_deployments(client: "SyncPrefectClient") -> Sequence["DeploymentResponse"]:

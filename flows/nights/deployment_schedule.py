@@ -12,6 +12,7 @@ from agentfly_core.system.formats.text import logged
 from flows.nights.events import DEPLOYMENT, record
 
 if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
 
 SCHEDULED = re.compile(r"scheduled \S+ \S+ (\d{4}-\d\d-\d\d)[T ]")
@@ -22,21 +23,19 @@ The key contains the date on which the flow run starts, in the time zone of the 
 DAY = timedelta(days=1)
 
 
-def create_schedule() -> None:
+def create_schedule(client: SyncPrefectClient) -> None:
     """Create a schedule for the deployment `nightly`, if it has none.
 
     The schedule is switched off.
     """
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
 
-    with get_client(sync_client=True) as client:
-        deployment = client.read_deployment_by_name(DEPLOYMENT)
-        if not deployment.schedules:
-            cron = CronSchedule(cron="0 2 * * *", timezone="UTC")
-            schedule = DeploymentScheduleCreate(schedule=cron, active=False)
-            client.create_deployment_schedules(deployment.id, [schedule])
+    deployment = client.read_deployment_by_name(DEPLOYMENT)
+    if not deployment.schedules:
+        cron = CronSchedule(cron="0 2 * * *", timezone="UTC")
+        schedule = DeploymentScheduleCreate(schedule=cron, active=False)
+        client.create_deployment_schedules(deployment.id, [schedule])
 
 
 def scheduled_date(flow_run: FlowRun) -> date:

@@ -77,7 +77,9 @@ def request_approval(ledger: NightLedger, night: str, site: str) -> None:
         run_deployment(APPROVAL, parameters=question, timeout=0, as_subflow=False)
 
 
-def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
+def create_automations(
+    client: SyncPrefectClient, late_s: int = LATE_S, silent_s: int = SILENT_S
+) -> None:
     """Create the Prefect automations of automations.yaml again.
 
     An automation that sends a message is only created if its block exists in Prefect. A message is
@@ -85,32 +87,30 @@ def create_automations(late_s: int = LATE_S, silent_s: int = SILENT_S) -> None:
     `silent_s` seconds without a heartbeat.
     """
     from prefect.automations import Automation
-    from prefect.client.orchestration import get_client
 
-    with get_client(sync_client=True) as client:
-        text = Template(AUTOMATIONS.read_text()).substitute(
-            nightly=client.read_deployment_by_name(DEPLOYMENT).id,
-            promote=client.read_deployment_by_name(APPROVAL).id,
-            late_minutes=f"{late_s / 60:g}",
-            late_seconds=late_s,
-            silent_seconds=silent_s,
-        )
-        automations: Any = strict_yaml.parse(text, str(AUTOMATIONS))
-        for filled in automations:
-            for old in client.read_automations_by_name(filled["name"]):
-                client.delete_automation(old.id)
-            messages = [
-                {
-                    "type": "send-notification",
-                    "block_document_id": str(block.id),
-                    "subject": "AgentFly",
-                    "body": filled["message"],
-                }
-                for block in blocks(client, filled.get("block", ""))
-            ]
-            if actions := filled.get("actions", messages):
-                fields = {key: filled[key] for key in ("name", "trigger")}
-                Automation.model_validate({**fields, "actions": actions}).create()
+    text = Template(AUTOMATIONS.read_text()).substitute(
+        nightly=client.read_deployment_by_name(DEPLOYMENT).id,
+        promote=client.read_deployment_by_name(APPROVAL).id,
+        late_minutes=f"{late_s / 60:g}",
+        late_seconds=late_s,
+        silent_seconds=silent_s,
+    )
+    automations: Any = strict_yaml.parse(text, str(AUTOMATIONS))
+    for filled in automations:
+        for old in client.read_automations_by_name(filled["name"]):
+            client.delete_automation(old.id)
+        messages = [
+            {
+                "type": "send-notification",
+                "block_document_id": str(block.id),
+                "subject": "AgentFly",
+                "body": filled["message"],
+            }
+            for block in blocks(client, filled.get("block", ""))
+        ]
+        if actions := filled.get("actions", messages):
+            fields = {key: filled[key] for key in ("name", "trigger")}
+            Automation.model_validate({**fields, "actions": actions}).create()
 
 
 def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.client.orchestration import get_client
 from prefect.events import emit_event
 
 from agentfly_core.reports.nights.night_ledger import NightEntry, NightLedger
@@ -103,8 +104,14 @@ def blocks(server, people):
         CustomWebhookNotificationBlock.delete(name)
 
 
+def automate(**limits):
+    """Create the automations of the server."""
+    with get_client(sync_client=True) as client:
+        create_automations(client, **limits)
+
+
 def test_messages_of_nights_reach_the_alarm_or_notice_block(server, people, blocks):
-    create_automations()
+    automate()
     for event, why in (
         ("finished", "It is reported, and nobody is called."),
         ("given_up", 'It was tried 3 times, and "no" more.\n'),
@@ -121,7 +128,7 @@ def test_messages_of_nights_reach_the_alarm_or_notice_block(server, people, bloc
 
 
 def test_only_failed_nights_and_approvals_are_reported(server, people, blocks):
-    create_automations()
+    automate()
     for deployment, message in ((server.deployed("train"), "mine"), (server.nightly, "theirs")):
         flow_run = server.flow_run(deployment, type="RUNNING")
         server.set_state(flow_run, type="FAILED", message=message)
@@ -139,7 +146,7 @@ def test_only_failed_nights_and_approvals_are_reported(server, people, blocks):
 
 def test_late_nights_are_reported_and_silent_runs_crash(server, people, blocks):
     """Both wait for a timeout, in parallel."""
-    create_automations(late_s=10, silent_s=10)  # the least that a Prefect server can wait
+    automate(late_s=10, silent_s=10)  # the least that a Prefect server can wait
     late = server.flow_run(server.nightly, type="SCHEDULED", name="Late")
     over, silent = (server.flow_run(server.deployed("train"), type="RUNNING") for _ in range(2))
     server.set_state(over, type="COMPLETED")
@@ -154,10 +161,10 @@ def test_late_nights_are_reported_and_silent_runs_crash(server, people, blocks):
 
 
 def test_without_a_block_there_is_no_automation(server, blocks):
-    create_automations()
+    automate()
     alarms = CustomWebhookNotificationBlock.load(ALARMS_BLOCK)
     CustomWebhookNotificationBlock.delete(ALARMS_BLOCK)
-    create_automations()
+    automate()
     automations = request("POST", f"{server.api}/automations/filter", json={})
     names = {automation["name"] for automation in automations}
     assert "AgentFly: how a night ended" in names
@@ -231,7 +238,7 @@ def test_expected_nights_follow_the_active_schedules(server):
 
 
 def test_a_missed_night_is_recorded_and_reported_once(server, people, blocks, tmp_path):
-    create_automations()
+    automate()
     daily = {"schedule": {"cron": "0 12 * * *", "timezone": "UTC"}, "active": True}
     server.deployed("nightly", parameters={"experiment": "quickstart"}, schedules=[daily])
     today = datetime.datetime.now(datetime.UTC).date()

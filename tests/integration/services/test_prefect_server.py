@@ -6,6 +6,7 @@ import sys
 
 import httpx
 import pytest
+from prefect.client.orchestration import get_client
 
 from flows import deploy
 from flows.local.flow_run_owners import crash_dead
@@ -95,6 +96,12 @@ def test_work_continues_when_the_chosen_api_is_silent(tmp_path, monkeypatch, cap
     assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text
 
 
+def deployed(change):
+    """Change the deployments of the server."""
+    with get_client(sync_client=True) as client:
+        change(client)
+
+
 @pytest.fixture
 def prices(prefect_api, monkeypatch, tmp_path):
     """The deployment of the flow `prices` of an experiment.
@@ -108,7 +115,7 @@ def prices(prefect_api, monkeypatch, tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/folding.yaml").write_text("flows: {prices: 'my_shop:prices'}\n")
     deploy.make_pool()
-    deploy.deploy_own_flows()
+    deployed(deploy.deploy_own_flows)
     return f"{prefect_api}/deployments/name/folding/prices"
 
 
@@ -118,7 +125,7 @@ def test_a_flow_of_an_experiment_keeps_its_schedules(prices, prefect_api):
     url = f"{prefect_api}/deployments/{request('GET', prices)['id']}/schedules"
     request("POST", url, json=[added])
     for _ in range(2):
-        deploy.deploy_own_flows()
+        deployed(deploy.deploy_own_flows)
     (kept,) = request("GET", prices)["schedules"]
     assert (kept["active"], kept["parameters"]) == (False, {"site": "lab"})
     assert cron.items() <= kept["schedule"].items()
@@ -130,6 +137,6 @@ def test_a_removed_flow_with_edited_parameters_is_deleted(prices, prefect_api, t
     edited = {"parameters": parameters, "enforce_parameter_schema": False}
     request("PATCH", f"{prefect_api}/deployments/{deployment['id']}", json=edited)
     (tmp_path / "conf/folding.yaml").unlink()
-    deploy.delete_lost_flows()
+    deployed(deploy.delete_lost_flows)
     left = request("POST", f"{prefect_api}/deployments/filter", json={})
     assert "folding" not in [one["parameters"].get("experiment") for one in left]
