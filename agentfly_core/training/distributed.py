@@ -5,17 +5,13 @@ that are divided among the ranks.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypedDict
 
 import deepspeed
 import torch
 import torch.distributed as dist
-from deepspeed import utils
+from deepspeed import DeepSpeedEngine, utils
 from torch import Tensor, nn
 from torch.nn.functional import pad
-
-from agentfly_core.training.policy import Policy
-from agentfly_core.training.prefix_tree import PrefixTrees
 
 
 @dataclass(frozen=True)
@@ -59,62 +55,10 @@ class Ranks:
         return dict(zip(names, total.tolist(), strict=True))
 
 
-class ParameterGroup(TypedDict):
-    """A group of parameters with the same settings of the optimizer."""
-
-    params: list[nn.Parameter]
-    lr: float
-    betas: tuple[float, float]
-    weight_decay: float
-
-
-class Optimizer(Protocol):
-    """The optimizer: AdamW, or the wrapper of DeepSpeed around AdamW.
-
-    Both clip the gradient norm to `clip_grad`. `state` maps each parameter to its moments (see
-    MOMENTS) and its number of steps (`step`).
-    """
-
-    param_groups: list[ParameterGroup]
-    state: Mapping[nn.Parameter, dict[str, Tensor]]
-    clip_grad: float
-
-    def step(self) -> None: ...
-
-
-class Engine(Protocol):
-    """The attributes and methods of `deepspeed.DeepSpeedEngine` that this package uses.
-
-    They are declared here, because DeepSpeed lacks type annotations.
-    """
-
-    module: Policy
-    device: torch.device
-    optimizer: Optimizer
-    basic_optimizer: Optimizer
-    enable_backward_allreduce: bool
-
-    def __call__(
-        self,
-        tokens: Tensor,
-        sampled: Tensor,
-        temperature: float | Tensor,
-        trees: PrefixTrees | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]: ...
-    def backward(self, loss: Tensor, *, scale_wrt_gas: bool) -> None: ...
-    def set_gradient_accumulation_boundary(self, is_boundary: bool) -> None: ...
-    def step(self) -> None: ...
-    def was_step_applied(self) -> bool: ...
-    def get_global_grad_norm(self) -> float: ...
-    def zero_optimization(self) -> bool: ...
-    def zero_optimization_partition_weights(self) -> bool: ...
-    def destroy(self) -> None: ...
-
-
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
+def weight(engine: DeepSpeedEngine, parameter: nn.Parameter) -> Tensor:
     """Return the whole weight of a parameter in float32.
 
     All ranks must call this function together.
@@ -125,19 +69,20 @@ def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
     return full
 
 
-def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
+def moment(engine: DeepSpeedEngine, parameter: nn.Parameter, name: str) -> Tensor:
     """Return a moment of AdamW for a parameter. `name` is one of MOMENTS.
 
     All ranks must call this function together.
     """
     if not engine.zero_optimization():
-        return engine.optimizer.state[parameter][name]
-    whole: Tensor = utils.safe_get_full_optimizer_state(parameter, name)
+        whole: Tensor = engine.optimizer.state[parameter][name]
+    else:
+        whole = utils.safe_get_full_optimizer_state(parameter, name)
     return whole
 
 
 def put(
-    engine: Engine, parameter: nn.Parameter, weight: Tensor, moments: dict[str, Tensor]
+    engine: DeepSpeedEngine, parameter: nn.Parameter, weight: Tensor, moments: dict[str, Tensor]
 ) -> None:
     """Set the weight and the moments of a parameter. All ranks must call this function together."""
     with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):

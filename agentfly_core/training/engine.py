@@ -13,6 +13,7 @@ from pathlib import Path
 import deepspeed
 import torch
 import torch.distributed
+from deepspeed import DeepSpeedEngine
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -25,7 +26,7 @@ from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Critic
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.training import distributed
-from agentfly_core.training.distributed import MOMENTS, Engine
+from agentfly_core.training.distributed import MOMENTS
 from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
 
@@ -81,7 +82,7 @@ LearnerState = tuple[dict[str, Tensor], int]
 """
 
 
-def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
+def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> DeepSpeedEngine:
     """Return an engine with the policy of an update job, a new critic and a new optimizer."""
     model = load_policy(job.policy, job.dtype, critic, job.base, job.adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
@@ -96,7 +97,7 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
         memory = replace(memory, zero_stage=1)
     plain = memory.zero_stage == 0
     optimizer = ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True) if plain else None
-    engine: Engine = deepspeed.initialize(
+    engine: DeepSpeedEngine = deepspeed.initialize(
         model=model, optimizer=optimizer, model_parameters=groups, config=memory.config(job.dtype)
     )[0]
     # with one rank the reduction only copies gradients, but the optimizers of ZeRO need it
@@ -106,7 +107,7 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     return engine
 
 
-def close(engine: Engine) -> None:
+def close(engine: DeepSpeedEngine) -> None:
     """Destroy an engine and free its tensors.
 
     The tensors are freed explicitly, because DeepSpeed 0.19 keeps references to the modules at ZeRO
@@ -121,7 +122,7 @@ def close(engine: Engine) -> None:
     vars(engine)["optimizer"] = None
 
 
-def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
+def set_hyper_parameters(engine: DeepSpeedEngine, update: Update, critic_rate: float) -> None:
     """Set the hyper-parameters of the next optimizer steps.
 
     The learning rate of the critic is `critic_rate` times the learning rate of the policy.
@@ -133,7 +134,7 @@ def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> 
     engine.optimizer.clip_grad = update.max_grad_norm
 
 
-def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
+def require_known_tokens(engine: DeepSpeedEngine, batch: RolloutBatch) -> None:
     """Raise ValueError if a batch has tokens that are not in the vocabulary of the policy.
 
     On a GPU, such tokens would end the process.
@@ -146,7 +147,7 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
         )
 
 
-def copy_state(engine: Engine) -> LearnerState:
+def copy_state(engine: DeepSpeedEngine) -> LearnerState:
     """Copy the state from which training can continue with identical bits.
 
     All ranks must call this function together. Only on the first rank does the result have tensors.
@@ -174,7 +175,7 @@ def write_state(state: LearnerState, label: str, folder: Path) -> None:
     (folder / STATE).write_text(json.dumps({"label": label, "optimizer_steps": steps}))
 
 
-def read_state(engine: Engine, label: str, folder: Path) -> None:
+def read_state(engine: DeepSpeedEngine, label: str, folder: Path) -> None:
     """Load a saved state into a new engine with the same policy.
 
     Raises FileNotFoundError if the state is missing. Raises ValueError if the label of the state is
@@ -206,7 +207,7 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
     _set_steps(engine, state["optimizer_steps"])
 
 
-def _require_weights(engine: Engine, stored: Set[str], folder: Path) -> None:
+def _require_weights(engine: DeepSpeedEngine, stored: Set[str], folder: Path) -> None:
     for name, _ in _parameters(engine):
         if f"{name}/weight" not in stored:
             raise ValueError(
@@ -216,7 +217,7 @@ def _require_weights(engine: Engine, stored: Set[str], folder: Path) -> None:
             )
 
 
-def write_policy(engine: Engine, source: Path, folder: Path) -> None:
+def write_policy(engine: DeepSpeedEngine, source: Path, folder: Path) -> None:
     """Write the policy of an engine to a folder.
 
     The tokenizer is copied from the folder `source`. The policy gets a probe, which contains
@@ -249,7 +250,7 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     probe.write(folder, tokens, [float(value) for value in logprobs[0, 1:]])
 
 
-def _make_moments(engine: Engine) -> None:
+def _make_moments(engine: DeepSpeedEngine) -> None:
     # AdamW creates its moments in its first step, but they must exist before they can be loaded.
     # Therefore a step with learning rate 0 is taken. It is taken without DeepSpeed first, because
     # DeepSpeed expects that all moments exist after the step of the first parameter group.
@@ -264,16 +265,15 @@ def _make_moments(engine: Engine) -> None:
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
         # DeepSpeed 0.19 has linked the moments of the first group only
         engine.optimizer._hp_optimizer_states_linked = False
-        assert hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state")
         engine.optimizer._lazy_init_hp_params_optimizer_state()
     _set_steps(engine, 0)
 
 
-def _parameters(engine: Engine) -> Iterator[tuple[str, nn.Parameter]]:
+def _parameters(engine: DeepSpeedEngine) -> Iterator[tuple[str, nn.Parameter]]:
     return ((name, p) for name, p in engine.module.named_parameters() if p.requires_grad)
 
 
-def _set_steps(engine: Engine, steps: int) -> None:
+def _set_steps(engine: DeepSpeedEngine, steps: int) -> None:
     for moments in engine.basic_optimizer.state.values():
         moments["step"].fill_(steps)
 

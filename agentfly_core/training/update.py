@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
+from deepspeed import DeepSpeedEngine
 from deepspeed.accelerator import get_accelerator
 from torch import Tensor
 
@@ -24,7 +25,7 @@ from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.training.data import UpdateData, mini_batches
-from agentfly_core.training.distributed import Engine, Ranks
+from agentfly_core.training.distributed import Ranks
 from agentfly_core.training.job import SKIPPED_IN_A_ROW, OnStep, UpdateJob
 from agentfly_core.training.policy import Policy
 from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
@@ -44,7 +45,7 @@ class Updater:
     - `train/loss`, `train/grad_norm`: means over optimizer steps
     """
 
-    engine: Engine
+    engine: DeepSpeedEngine
     job: UpdateJob
     algorithm: Algorithm
     ranks: Ranks
@@ -118,7 +119,7 @@ class Updater:
             self._compare(logprobs, batch)  # before training changes the weights
         return batch
 
-    def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
+    def _score(self, model: Policy | DeepSpeedEngine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         """Return the log-probabilities and the critic's values of sampled tokens, each [rows, T].
 
         On every rank, the result has all rows.

@@ -25,6 +25,7 @@ from typing import TextIO
 import deepspeed
 import torch
 import torch.distributed as dist
+from deepspeed import DeepSpeedEngine
 from deepspeed.accelerator import get_accelerator
 from pydantic import TypeAdapter
 
@@ -33,7 +34,7 @@ from agentfly_core.system.formats.text import fault
 from agentfly_core.training import engine as engines
 from agentfly_core.training import job as jobs
 from agentfly_core.training.data import read_update_data
-from agentfly_core.training.distributed import Engine, Ranks
+from agentfly_core.training.distributed import Ranks
 from agentfly_core.training.policy import Policy, load_policy
 from agentfly_core.training.update import Updater
 
@@ -47,7 +48,7 @@ class Worker:
 
     def __init__(self, ranks: Ranks, memory: engines.Memory, token_budget: int) -> None:
         self.ranks, self.memory, self.token_budget = ranks, memory, token_budget
-        self.engine: Engine | None = None
+        self.engine: DeepSpeedEngine | None = None
         self.label: str | None = None
         self.critic: Critic = "none"
         self.policy = ""
@@ -113,7 +114,7 @@ class Worker:
         gc.collect()
         get_accelerator().empty_cache()
 
-    def _engine_at(self, job: jobs.UpdateJob, critic: Critic) -> Engine:
+    def _engine_at(self, job: jobs.UpdateJob, critic: Critic) -> DeepSpeedEngine:
         if self.engine is not None and (self.label, self.critic) == (job.start, critic):
             return self.engine
         if job.learner is None and not job.start.startswith(jobs.FRESH):
