@@ -7,10 +7,7 @@ from pydantic import Field, model_validator
 
 from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.config.section import Positive, Section
-from agentfly_core.rl.advantage import sequences
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages, Needs
-from agentfly_core.rl.outcomes import Outcomes
+from agentfly_core.rl import Advantages, Needs, Outcomes, RolloutBatch, sequences
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 

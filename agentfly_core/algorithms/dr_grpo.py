@@ -4,12 +4,8 @@ length of trajectories.
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import centred, spread
+from agentfly_core.rl import Advantages, Outcomes, PolicyGradient, RolloutBatch, centred, spread
 from agentfly_core.rl.aggregation import Aggregation, SeqSumNorm
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

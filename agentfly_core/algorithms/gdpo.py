@@ -4,12 +4,16 @@ separately.
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import spread, standardised, whitened_by_task
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl import (
+    Advantages,
+    Outcomes,
+    PolicyGradient,
+    RolloutBatch,
+    spread,
+    standardised,
+)
+from agentfly_core.rl.advantage import whitened_by_task
 from agentfly_core.rl.late import torch
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

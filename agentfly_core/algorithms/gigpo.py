@@ -10,12 +10,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentfly_core.rl.advantage import centred, sequences, spread, within_groups
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl import (
+    Advantages,
+    Outcomes,
+    PolicyGradient,
+    RolloutBatch,
+    centred,
+    sequences,
+    spread,
+    within_groups,
+)
 from agentfly_core.rl.late import torch
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

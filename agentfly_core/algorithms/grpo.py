@@ -4,11 +4,14 @@ DAPO.
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import spread, standardised
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
+from agentfly_core.rl import (
+    Advantages,
+    Outcomes,
+    PolicyGradient,
+    RolloutBatch,
+    spread,
+    standardised,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,7 @@ Rare successes count more.
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import centred, spread
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
+from agentfly_core.rl import Advantages, Outcomes, PolicyGradient, RolloutBatch, centred, spread
 
 
 @dataclass(frozen=True, kw_only=True)

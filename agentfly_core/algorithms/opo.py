@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import sequences, spread
+from agentfly_core.rl import Advantages, Outcomes, PolicyGradient, RolloutBatch, sequences, spread
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 

@@ -5,13 +5,19 @@ from typing import Literal
 
 from pydantic import PositiveFloat
 
-from agentfly_core.rl.advantage import sequences, whitened
-from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl import (
+    Advantages,
+    Loss,
+    Needs,
+    Outcomes,
+    Outputs,
+    PolicyGradient,
+    RolloutBatch,
+    sequences,
+    whitened,
+)
 from agentfly_core.rl.gae import GAE, TokenGAE
-from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
 from agentfly_core.rl.late import torch
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

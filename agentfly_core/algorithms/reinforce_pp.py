@@ -5,13 +5,17 @@ group.
 from dataclasses import dataclass, replace
 
 from agentfly_core.config.section import Share
-from agentfly_core.rl.advantage import sequences, whitened
-from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl import (
+    Advantages,
+    Needs,
+    Outcomes,
+    PolicyGradient,
+    RolloutBatch,
+    sequences,
+    whitened,
+)
 from agentfly_core.rl.gae import TokenGAE
-from agentfly_core.rl.interface import Advantages, Needs
 from agentfly_core.rl.late import torch
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

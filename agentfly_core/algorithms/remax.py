@@ -3,12 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agentfly_core.rl.advantage import spread
+from agentfly_core.rl import Advantages, Needs, Outcomes, PolicyGradient, RolloutBatch, spread
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages, Needs
-from agentfly_core.rl.outcomes import Outcomes
-from agentfly_core.rl.policy_gradient import PolicyGradient
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.config.section import Positive
-from agentfly_core.rl.advantage import spread
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl import Advantages, Outcomes, RolloutBatch, spread
 from agentfly_core.rl.late import torch
-from agentfly_core.rl.outcomes import Outcomes
 
 
 @dataclass(frozen=True)

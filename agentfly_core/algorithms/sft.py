@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
+from agentfly_core.rl import Advantages, Loss, Needs, Outcomes, Outputs, RolloutBatch
 from agentfly_core.rl.late import Tensor
-from agentfly_core.rl.outcomes import Outcomes
 
 
 @dataclass(frozen=True)
