@@ -1,13 +1,11 @@
 """Render conversations with the tokenizer's own Jinja template, as text or as tokens."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Self
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.chatml import TOOLS
@@ -62,9 +60,9 @@ class JinjaRenderer:
         self.encoder = TextEncoder(tokenizer)
         self.contents = HiddenTokens(self.encoder.markup)
 
-    def with_variables(self, variables: Mapping[str, Any]) -> JinjaRenderer:
+    def with_variables(self, variables: Mapping[str, Any]) -> Self:
         """Return a renderer with these variables added."""
-        return JinjaRenderer(self._tokenizer, {**self._variables, **variables}, self.dialect)
+        return type(self)(self._tokenizer, {**self._variables, **variables}, self.dialect)
 
     def text(
         self,

@@ -1,12 +1,10 @@
 """A model's own chat template: its tokenizer's Jinja template, rendered as by a chat server."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.inference.templates.call_formats import FORMATS, FormatName
@@ -84,7 +82,7 @@ class ModelTemplate:
         """Whether tool calls in replies can be parsed."""
         return self._reader.reads_calls
 
-    def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> ModelTemplate:
+    def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> Self:
         """Return the template for a speaker with these tools.
 
         `thinking` switches reasoning on or off; None means the default of the template. Raises
