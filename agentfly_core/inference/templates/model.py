@@ -10,7 +10,8 @@ from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.inference.templates.call_formats import FORMATS, FormatName
 from agentfly_core.inference.templates.dialect import TOOLS, Markup, markup_of
 from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, common_beginning
-from agentfly_core.inference.templates.replies import OTHER, QUESTION, MessageWriter, ReplyReader
+from agentfly_core.inference.templates.replies import OTHER, QUESTION, Replies
+from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.inference.templates.variables import SWITCHES, jinja_of, switch_of, with_date
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.records.messages import reply_text
@@ -56,13 +57,12 @@ class ModelTemplate:
         given = with_date(self._jinja, variables, date)
         self.markup: Markup = markup_of(tokenizer, given, stop, calls)
         self._renderer = JinjaRenderer(tokenizer, given, self.markup.dialect)
-        self._schemas = tuple[ToolSchema, ...]()
+        self._replies = Replies(tokenizer, self._renderer, self.markup)
         self.stop_tokens = tuple(map(self._id, self.markup.stop))
         marks = self.markup.marks
         self.thought_close = self._id(marks.close) if thinking_budget else -1
         self.thought_end = self._renderer.tokens(marks.joined("", "", opened=True))
         """The tokens that are appended to end unfinished reasoning."""
-        self._of_renderer()
         check = [QUESTION, Message("assistant", "\n a"), QUESTION]
         if difference := self._renderer.difference(check, ()):
             raise ValueError(
@@ -80,7 +80,7 @@ class ModelTemplate:
     @property
     def reads_calls(self) -> bool:
         """Whether tool calls in replies can be parsed."""
-        return self._reader.reads_calls
+        return self._replies.reads_calls
 
     def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> Self:
         """Return the template for a speaker with these tools.
@@ -94,7 +94,6 @@ class ModelTemplate:
                 f"template.calls to one of {', '.join(FORMATS)}, or leave out the tools."
             )
         bound = copy.copy(self)
-        bound._schemas = tuple(tools)
         if thinking is not None:
             if not self._switch:
                 raise ValueError(
@@ -102,7 +101,7 @@ class ModelTemplate:
                     f"variables {', '.join(SWITCHES)}. Leave it out."
                 )
             bound._renderer = self._renderer.with_variables({self._switch: thinking})
-        bound._of_renderer()
+        bound._replies = replace(self._replies, renderer=bound._renderer, tools=tuple(tools))
         return bound
 
     def open(self, messages: MessageList, tools: Sequence[ToolSchema]) -> tuple[int, ...]:
@@ -113,8 +112,8 @@ class ModelTemplate:
         self, reply: Sequence[int], read: MessageList, before: MessageList = ()
     ) -> tuple[int, ...] | None:
         """Encode the messages `read` between `reply` and the next reply; see ChatTemplate."""
-        whole = self._renderer.text((*before, *read), self._schemas)
-        prompt = self._renderer.text(before[:-1], self._schemas)
+        whole = self._renderer.text((*before, *read), self._replies.tools)
+        prompt = self._renderer.text(before[:-1], self._replies.tools)
         end, shared = self._end_of_reply(whole, before, read), common_beginning(prompt, whole)
         if end < len(shared):
             return None
@@ -140,9 +139,9 @@ class ModelTemplate:
         """
         ended = bool(reply) and reply[-1] in self.stop_tokens
         tokens = reply[:-1] if ended else reply
-        message = self._reader.read(before_stop(self._decode(tokens), stop))
+        message = self._replies.read(before_stop(self._decode(tokens), stop))
         try:  # an error in a reply must not end the training
-            kept = self._writer.has_tokens(message, tokens)
+            kept = self._replies.has_tokens(message, tokens)
         except ValueError as refused:
             bad = tuple(BadCall(str(call), str(refused)) for call in message.calls)
             return replace(message, calls=bad, rewritten=True)
@@ -150,21 +149,21 @@ class ModelTemplate:
 
     def is_thinking(self, reply: Sequence[int]) -> bool:
         """Whether a reply has begun its reasoning but has not ended it."""
-        return self._reader.is_thinking(self._decode(reply))
+        return self._replies.is_thinking(self._decode(reply))
 
     def reasoning_tokens(self, reply: Sequence[int]) -> int:
         """Count the reasoning tokens of a reply, including the end mark. Return 0 without
         reasoning.
         """
-        return self._reader.reasoning_tokens(self._decode(reply), reply)
+        return self._replies.reasoning_tokens(self._decode(reply), reply)
 
     def reply_text(self, message: Message) -> str:
         """Return the text of a reply with its tool calls, as the model writes it after a prompt."""
-        return self._writer.text(message)
+        return self._replies.text(message)
 
     def written(self, message: Message) -> tuple[int, ...]:
         """Encode a reply, including its end token."""
-        return (*self._writer.tokens(self._writer.text(message)), self.end_of(message))
+        return (*reply_encoder(self._tokenizer)(self._replies.text(message)), self.end_of(message))
 
     def end_of(self, message: Message) -> int:
         """Return the token that ends a reply. GPT-OSS and GLM end a call with another token than
@@ -174,7 +173,7 @@ class ModelTemplate:
         if not calls or len(self.stop_tokens) == 1:
             return self.stop_tokens[0]
         before, read = (QUESTION, message), [Observation(call.name, "") for call in calls]
-        whole = self._renderer.text((*before, *read), self._schemas)
+        whole = self._renderer.text((*before, *read), self._replies.tools)
         end = self._end_of_reply(whole, before, read)
         return self.stop_tokens[0] if end < 0 else self._renderer.tokens(whole[end:])[0]
 
@@ -182,15 +181,7 @@ class ModelTemplate:
         """Describe the first token of a prompt that differs on a chat server. Return "" if none
         differs.
         """
-        return self._renderer.difference(messages, self._schemas)
-
-    def _of_renderer(self) -> None:
-        """Create the objects that parse and write replies, for the current renderer and tools."""
-        renderer, schemas = self._renderer, self._schemas
-        header = renderer.contents.show(renderer.text([QUESTION], ()))
-        opened = header.rstrip().endswith(self.markup.marks.open.rstrip())
-        self._reader = ReplyReader(self._tokenizer, self.markup, header, opened, schemas)
-        self._writer = MessageWriter(self._tokenizer, renderer, self.markup, opened, schemas)
+        return self._renderer.difference(messages, self._replies.tools)
 
     def _end_of_reply(self, whole: str, before: MessageList, read: MessageList) -> int:
         """Return the index in the text `whole` where the end token of the reply begins, or -1."""
@@ -199,7 +190,7 @@ class ModelTemplate:
             # the end token of the reply is the last end token before the content of the first new
             # message
             other = replace(read[0], content=f"{read[0].content}{OTHER}")
-            changed = self._renderer.text((*before, other, *read[1:]), self._schemas)
+            changed = self._renderer.text((*before, other, *read[1:]), self._replies.tools)
             common = common_beginning(whole, changed)
         marked = self._renderer.encoder.markup_in(common)
         ends = [at for at, name in marked if name in self.markup.stop]

@@ -11,7 +11,6 @@ from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.inference.templates.call_formats import FORMATS
 from agentfly_core.inference.templates.dialect import REASONING_KEYS, Markup
 from agentfly_core.inference.templates.jinja_renderer import JinjaRenderer, common_beginning
-from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.records.messages import call_of
 from agentfly_core.records.trajectory import BadCall, Message, ToolCall
@@ -22,11 +21,10 @@ OTHER = "\U0010fffe"
 """A character that templates never write."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyReader:
-    """Parses the replies to prompts that end with `header`.
-
-    If `opened` is true, the header already contains the opening mark of the reasoning.
+@dataclass(frozen=True)
+class Replies:
+    """Parses replies, and writes replies as a chat template writes the last message of a
+    conversation.
 
     If the tokenizer has a `response_template` and the chat template writes tools, replies are
     parsed with `response_template`. Otherwise, and for replies that `response_template` refuses,
@@ -34,9 +32,8 @@ class ReplyReader:
     """
 
     tokenizer: PreTrainedTokenizerBase
+    renderer: JinjaRenderer
     markup: Markup
-    header: str
-    opened: bool
     tools: Sequence[ToolSchema] = ()
 
     @property
@@ -57,12 +54,12 @@ class ReplyReader:
 
     def is_thinking(self, text: str) -> bool:
         """Whether a reply has begun its reasoning and not ended it."""
-        return self.markup.marks.begin(text, self.opened) and self.markup.marks.close not in text
+        return self.markup.marks.begin(text, self._opened) and self.markup.marks.close not in text
 
     def reasoning_tokens(self, text: str, reply: Sequence[int]) -> int:
         """Count the tokens of a reply's reasoning with its end mark; 0 without reasoning."""
         marks = self.markup.marks
-        if not marks.begin(text, self.opened):
+        if not marks.begin(text, self._opened):
             return 0
         # Compared as token strings: also in byte-level tokens, the ASCII characters of the mark are
         # unchanged. A string is None if the tokenizer lacks the id: models may sample such ids.
@@ -70,6 +67,20 @@ class ReplyReader:
         before, mark, _ = "".join(pieces).partition(marks.close)
         ends = accumulate(map(len, pieces))
         return bisect_left([*ends], len(before + mark)) + 1 if mark else len(reply)
+
+    def text(self, message: Message) -> str:
+        """Return the text of a reply with its tool calls, as the model writes it after a prompt."""
+        return self.renderer.contents.show(self._hidden(message))
+
+    def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
+        """Whether the template renders a message to these tokens.
+
+        The message may be the last message or an earlier one, for which a template may omit an
+        empty reasoning.
+        """
+        text = self._hidden(message)
+        empty = "" if message.reasoning else self.markup.marks.joined("", "", self._opened)
+        return tuple(tokens) in map(self.renderer.tokens, {text, text.removeprefix(empty)})
 
     @property
     def _response_template(self) -> Mapping[str, Any] | None:
@@ -86,7 +97,7 @@ class ReplyReader:
             return None
         listed: list[Any] = [tool.listed for tool in self.tools]
         try:
-            parsed = self.tokenizer.parse_response(text, prefix=self.header, tools=listed)
+            parsed = self.tokenizer.parse_response(text, prefix=self._header, tools=listed)
             calls = [call_of(call["function"]) for call in parsed.get("tool_calls", ())]
         except Exception as error:  # parsers of transformers raise errors of many types
             fault = BadCall(text, f"the model's response_template refuses it: {error}")
@@ -96,7 +107,7 @@ class ReplyReader:
         return Message("assistant", content, tuple(calls), reasoning=str(reasoning))
 
     def _by_format(self, text: str) -> Message:
-        reasoning, rest = self.markup.marks.split(text, self.opened)
+        reasoning, rest = self.markup.marks.split(text, self._opened)
         calls, content, at = list[Call](), "", 0
         if self.markup.calls and self.tools:
             schemas = {tool.name: tool for tool in self.tools}
@@ -106,35 +117,6 @@ class ReplyReader:
         content += rest[at:].rstrip() if calls else rest[at:]
         return Message("assistant", content, tuple(calls), reasoning=reasoning)
 
-
-@dataclass(frozen=True)
-class MessageWriter:
-    """Writes replies as a chat template writes the last message of a conversation."""
-
-    tokenizer: PreTrainedTokenizerBase
-    renderer: JinjaRenderer
-    markup: Markup
-    opened: bool
-    tools: Sequence[ToolSchema] = ()
-
-    def text(self, message: Message) -> str:
-        """Return the text of a reply with its tool calls, as the model writes it after a prompt."""
-        return self.renderer.contents.show(self._hidden(message))
-
-    def tokens(self, text: str) -> tuple[int, ...]:
-        """Encode the text of a reply. Names of added tokens in the text become these tokens."""
-        return tuple(reply_encoder(self.tokenizer)(text))
-
-    def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
-        """Whether the template renders a message to these tokens.
-
-        The message may be the last message or an earlier one, for which a template may omit an
-        empty reasoning.
-        """
-        text = self._hidden(message)
-        empty = "" if message.reasoning else self.markup.marks.joined("", "", self.opened)
-        return tuple(tokens) in map(self.renderer.tokens, {text, text.removeprefix(empty)})
-
     def _hidden(self, message: Message) -> str:
         whole = self._last(message)
         # after the reply, a template may drop a part of the header, such as an empty <think>
@@ -143,7 +125,7 @@ class MessageWriter:
         ends = [at for at, name in marked if name in self.markup.stop]
         end = ends[-1] if ends and ends[-1] >= len(kept) else None
         text = whole[len(kept) : end]
-        opened = self.opened and kept != self._prompt and self.markup.marks.close not in text
+        opened = self._opened and kept != self._prompt and self.markup.marks.close not in text
         if opened or (message.reasoning and not self._writes_reasoning(message)):
             reasoning = self.renderer.contents.hide(message.reasoning)
             return self.markup.marks.joined(reasoning, text, opened)
@@ -154,6 +136,16 @@ class MessageWriter:
 
     def _last(self, message: Message) -> str:
         return self.renderer.text([QUESTION, message], self.tools, prompt=False)
+
+    @cached_property
+    def _header(self) -> str:
+        """The header of a reply, with which a prompt ends."""
+        return self.renderer.contents.show(self.renderer.text([QUESTION], ()))
+
+    @cached_property
+    def _opened(self) -> bool:
+        """Whether the header already contains the opening mark of the reasoning."""
+        return self._header.rstrip().endswith(self.markup.marks.open.rstrip())
 
     @cached_property
     def _prompt(self) -> str:
