@@ -72,15 +72,15 @@ def call_of(value: JSON) -> ToolCall:
     """Convert a JSON object to a call: `{"name": "add", "arguments": {"number": 41}}`.
 
     As in vLLM and TRL, the arguments may be missing, may be a text that contains JSON, or may have
-    the key `parameters` instead of `arguments`. The call is then marked as lenient. Raises
-    ValueError if the value is not a call.
+    the key `parameters` instead of `arguments`. The call is then marked as lenient. The id of the
+    object becomes the id of the call, see `call_id`. Raises ValueError if the value is not a call.
     """
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise ValueError('expected an object {"name": <text>, "arguments": <object>}')
     key = "arguments" if "arguments" in value else "parameters"
     written = value.get(key)
     lenient = key == "parameters" or not isinstance(written, Mapping)
-    return ToolCall(name, arguments_of(name, written), lenient)
+    return ToolCall(name, arguments_of(name, written), lenient, call_id(value.get("id")))
 
 
 def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:

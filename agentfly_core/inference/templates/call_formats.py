@@ -82,13 +82,7 @@ def _named(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
 
 def _whole(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:
     value = strict_json.parse(body)
-    return [_with_id(item) for item in (value if isinstance(value, list) else [value])]
-
-
-def _with_id(value: JSON) -> ToolCall:
-    call = call_of(value)
-    written = value.get("id") if isinstance(value, Mapping) else None
-    return replace(call, id=call_id(written))
+    return [call_of(item) for item in (value if isinstance(value, list) else [value])]
 
 
 def _llama(name: str, body: str, schemas: Schemas) -> Sequence[ToolCall]:

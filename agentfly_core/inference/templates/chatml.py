@@ -61,8 +61,8 @@ class Hermes:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
         self._tokenizer, self._show_tools = tokenizer, show_tools
         self._text = TextEncoder(tokenizer)
-        self._special(START)
-        self._end = self._special(END)
+        self._text.id_of(START)
+        self._end = self._text.id_of(END)
         mark = self._text.mark
         self._before, self._behind, self._listed = mark(START), mark(END), mark(TOOLS)
         self._answer = mark("<tool_response>"), mark("</tool_response>")
@@ -171,13 +171,6 @@ class Hermes:
                 f"The Hermes template has {len(served)} tokens when served and {len(trained)} in "
                 "training with this tokenizer. Choose another model, or write a template for it."
             )
-
-    def _special(self, token: str) -> int:
-        if (index := self._text.id_of(token)) is None:
-            raise ValueError(
-                f"The tokenizer has no {token} token; the Hermes template needs a ChatML model."
-            )
-        return index
 
 
 def hermes_calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:

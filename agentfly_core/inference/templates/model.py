@@ -58,9 +58,9 @@ class ModelTemplate:
         self.markup: Markup = markup_of(tokenizer, given, stop, calls)
         self._renderer = JinjaRenderer(tokenizer, given, self.markup.dialect)
         self._replies = Replies(tokenizer, self._renderer, self.markup)
-        self.stop_tokens = tuple(map(self._id, self.markup.stop))
+        self.stop_tokens = tuple(map(self._renderer.encoder.id_of, self.markup.stop))
         marks = self.markup.marks
-        self.thought_close = self._id(marks.close) if thinking_budget else -1
+        self.thought_close = self._renderer.encoder.id_of(marks.close) if thinking_budget else -1
         self.thought_end = self._renderer.tokens(marks.joined("", "", opened=True))
         """The tokens that are appended to end unfinished reasoning."""
         check = [QUESTION, Message("assistant", "\n a"), QUESTION]
@@ -198,11 +198,6 @@ class ModelTemplate:
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return self._renderer.encoder.decode(tokens)
-
-    def _id(self, token: str) -> int:
-        if (index := self._renderer.encoder.id_of(token)) is None:
-            raise ValueError(f"template: {token!r} is not one token of this model.")
-        return index
 
 
 def writer(template: ChatTemplate) -> Callable[[Message], str]:

@@ -92,11 +92,15 @@ class TextEncoder:
             )
         )
 
-    def id_of(self, token: str) -> int | None:
-        """Return the id of a token by its text. Return None if the text is not a single token."""
+    def id_of(self, token: str) -> int:
+        """Return the id of a token by its text. Raises ValueError if the text is not a single
+        token.
+        """
         index = self._tokenizer.convert_tokens_to_ids(token)
         if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
-            return None
+            raise ValueError(
+                f"template: the model has no {token} token. Choose another template or model."
+            )
         return index
 
     def markup_in(self, text: str) -> list[tuple[int, str]]:
