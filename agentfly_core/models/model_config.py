@@ -20,6 +20,7 @@ from agentfly_core.config.reference import (
 )
 from agentfly_core.models.known import PACKAGES, refuse_adapter, require_package
 from agentfly_core.models.type_names import PreTrainedConfig, PreTrainedTokenizerBase
+from agentfly_core.system.formats.json_value import flat
 from agentfly_core.system.formats.text import fault, sentence
 
 ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
@@ -271,18 +272,11 @@ def _experts(text: PreTrainedConfig) -> str:
         return ""
     counts = (
         f"{name}: {value}"
-        for name, value in _settings(text.to_dict())
-        if EXPERTS.fullmatch(str(name)) and isinstance(value, int) and value > 1
+        for path, value in flat(text.to_dict()).items()
+        if EXPERTS.fullmatch(name := path.rpartition(".")[2])
+        if isinstance(value, int) and value > 1
     )
     return next(counts, "")
-
-
-def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _settings(value)
-        else:
-            yield name, value
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
