@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 INVALID_PREFIX = "Invalid prefix encountered"
 
@@ -49,10 +48,5 @@ class ReplyText:
 
 @functools.lru_cache(maxsize=4)
 def fast_tokenizer(folder: Path) -> Tokenizer:
-    """Load the tokenizer in a model directory.
-
-    It belongs to the tokenizers library, because chat templates refuse any other tokenizer.
-    """
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    assert isinstance(tokenizer, PreTrainedTokenizerFast)
-    return tokenizer.backend_tokenizer
+    """Load the tokenizer in a model directory."""
+    return Tokenizer.from_file(str(folder / "tokenizer.json"))
