@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +11,6 @@ from agentfly_core.inference.endpoints.budget import EndpointLost
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.endpoints.chat_service import ChatClient, ChatService
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
-from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Message, Sampled
 
 
@@ -19,14 +18,12 @@ from agentfly_core.records.trajectory import Finish, Message, Sampled
 class EndpointSampler:
     """Returns the replies of a chat service, encoded as tokens of the model.
 
-    `end` returns the token that ends a reply. Log-probabilities are 0.0. The limit `max_tokens`
-    counts tokens of the service's own tokenizer.
+    `encode` returns the tokens of a reply, including its end token. Log-probabilities are 0.0. The
+    limit `max_tokens` counts tokens of the service's own tokenizer.
     """
 
     service: ChatService
-    encode: Callable[[str], Sequence[int]]
-    end: Callable[[Message], int]
-    write: Callable[[Message], str] = reply_text
+    encode: Callable[[Message], tuple[int, ...]]
     version: int = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
@@ -61,8 +58,7 @@ class _Session(SamplerSession):
             reply = await self.chat.ask(question, conversation.seed)
         except EndpointLost as lost:
             raise SamplerLost(str(lost)) from lost
-        ends = () if reply.cut else (self.sampler.end(reply),)
-        tokens = (*self.sampler.encode(self.sampler.write(reply)), *ends)
+        tokens = self.sampler.encode(reply)[: -1 if reply.cut else None]
         finish: Finish = "length" if reply.cut else "stop"
         return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)
 

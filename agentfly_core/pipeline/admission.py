@@ -28,8 +28,8 @@ from agentfly_core.inference.sampler import Request, Sampler, SamplingParams
 from agentfly_core.inference.templates import probes
 from agentfly_core.inference.templates.default import default_template
 from agentfly_core.inference.templates.dialect import SCHEMA
-from agentfly_core.inference.templates.model import ModelTemplate, end_of, writer
-from agentfly_core.inference.templates.text_encoder import TextEncoder, reply_encoder
+from agentfly_core.inference.templates.model import ModelTemplate, reply_tokens, writer
+from agentfly_core.inference.templates.text_encoder import TextEncoder
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import lora, model_config, pretrained, probe
 from agentfly_core.models.known import require
@@ -218,8 +218,8 @@ def _tool_call(candidate: Candidate) -> str:
         template = template.bound((SCHEMA,), None)
     message = Message("assistant", "", (probes.CALL,))
     text = writer(template)(message)
-    tokens = (*reply_encoder(tokenizer)(text), end_of(template, message))
-    if (calls := template.parse(tokens).calls) != (probes.CALL,):
+    calls = template.parse(reply_tokens(template, tokenizer, message)).calls
+    if calls != (probes.CALL,):
         raise ValueError(
             f"The chat template writes a call as {text!r}, but parses this text as {calls}."
         )

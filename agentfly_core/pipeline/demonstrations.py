@@ -15,8 +15,7 @@ from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.parts import WarmStart
 from agentfly_core.experiment.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.inference.templates.model import end_of, writer
-from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.inference.templates.model import reply_tokens
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.playing import (
     OnEpisode,
@@ -187,12 +186,12 @@ def unshown(
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
     opening, template = spec.of(heard[0]).opening(heard[0]), spec.template_of(spec.form)
-    encode, calls = reply_encoder(tokenizer), list[tuple[int, ...]]()
+    calls: list[tuple[int, ...]] = []
     for tool in spec.schemas:
         properties = tool.parameters.get("properties")
         arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
         message = Message("assistant", "", (ToolCall(tool.name, arguments),))
-        reply = (*encode(writer(template)(message)), end_of(template, message))
+        reply = reply_tokens(template, tokenizer, message)
         answer = (Observation(tool.name, ""),)
         calls += [reply, template.extend(reply, answer, (*opening, message)) or ()]
     return [

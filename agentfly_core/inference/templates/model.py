@@ -50,7 +50,7 @@ class ModelTemplate:
         thinking_budget: int = 0,
         variables: Mapping[str, Any] = {},
     ) -> None:
-        self._tokenizer, self.history, self._variables = tokenizer, history, variables
+        self.tokenizer, self.history, self._variables = tokenizer, history, variables
         self.train_reasoning, self.thinking_budget = train_reasoning, thinking_budget
         self._jinja = jinja_of(tokenizer, TOOLS)
         self._switch = switch_of(self._jinja, variables)
@@ -161,10 +161,6 @@ class ModelTemplate:
         """Return the text of a reply with its tool calls, as the model writes it after a prompt."""
         return self._replies.text(message)
 
-    def written(self, message: Message) -> tuple[int, ...]:
-        """Encode a reply, including its end token."""
-        return (*reply_encoder(self._tokenizer)(self._replies.text(message)), self.end_of(message))
-
     def end_of(self, message: Message) -> int:
         """Return the token that ends a reply. GPT-OSS and GLM end a call with another token than
         a text.
@@ -203,6 +199,13 @@ class ModelTemplate:
 def writer(template: ChatTemplate) -> Callable[[Message], str]:
     """Return the function that writes a reply as text in the call format of a template."""
     return template.reply_text if isinstance(template, ModelTemplate) else reply_text
+
+
+def reply_tokens(
+    template: ChatTemplate, tokenizer: PreTrainedTokenizerBase, reply: Message
+) -> tuple[int, ...]:
+    """Encode a reply, including its end token, as the template writes it after a prompt."""
+    return (*reply_encoder(tokenizer)(writer(template)(reply)), end_of(template, reply))
 
 
 def end_of(template: ChatTemplate, reply: Message) -> int:

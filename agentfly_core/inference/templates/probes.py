@@ -1,7 +1,7 @@
 """Short conversations that test whether a chat template can extend earlier messages."""
 
 from agentfly_core.inference.templates.dialect import SCHEMA
-from agentfly_core.inference.templates.model import MessageList, ModelTemplate
+from agentfly_core.inference.templates.model import MessageList, ModelTemplate, reply_tokens
 from agentfly_core.records.trajectory import Message, Observation, ToolCall
 
 CALL, ANSWER = ToolCall("f0", {"k0": 'é "1"\n'}), Observation("f0", "99")
@@ -62,7 +62,7 @@ def _verdict(template: ModelTemplate, before: MessageList, read: MessageList) ->
     try:
         if difference := template.difference((*before, *read)):
             return f"refused: {difference}"
-        added = template.extend(template.written(reply), read, before)
+        added = template.extend(reply_tokens(template, template.tokenizer, reply), read, before)
     except ValueError as error:
         return f"impossible: {error}"
     return "opens a context" if added is None else "continues"

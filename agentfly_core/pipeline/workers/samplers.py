@@ -16,8 +16,7 @@ from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.sampler import Sampler
-from agentfly_core.inference.templates.model import end_of, writer
-from agentfly_core.inference.templates.text_encoder import reply_encoder
+from agentfly_core.inference.templates.model import reply_tokens
 from agentfly_core.models import adapter_artifact
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy, FrozenSelf
@@ -99,8 +98,7 @@ class Samplers:
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
         own = template_of(self.experiment.settings.template, tokenizer)
-        chat, encode = self.chats[self.endpoint], reply_encoder(tokenizer)
-        return EndpointSampler(chat, encode, partial(end_of, own), writer(own))
+        return EndpointSampler(self.chats[self.endpoint], partial(reply_tokens, own, tokenizer))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
         """Return the policies and services of frozen speakers, by role. Each policy has its own

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentfly_core.inference.templates.call_formats import FORMATS
-from agentfly_core.inference.templates.model import ModelTemplate
+from agentfly_core.inference.templates.model import ModelTemplate, reply_tokens
 from agentfly_core.inference.templates.text_encoder import reply_encoder
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from tests.support.chat_templates import (
@@ -93,7 +93,7 @@ def test_a_mutated_reply_is_read_as_a_message_that_is_read_alike(family, count):
         broken = "|>" in reply.reasoning or (reply.content and plain(family) in WITHOUT_TEXT)
         broken = broken or not (reply.content or reply.calls)
         if not broken and all(getattr(call, "name", "") == "search" for call in reply.calls):
-            again = template.parse(template.written(reply))
+            again = template.parse(reply_tokens(template, template.tokenizer, reply))
             assert again.calls == reply.calls
             for part in ("reasoning", "content"):
                 assert getattr(again, part).strip() == getattr(reply, part).strip()
@@ -108,7 +108,8 @@ def test_a_reply_in_the_templates_own_words_is_not_rewritten(family):
         draw = Random(seed)
         calls = (some_call(draw),) if draw.random() < 0.5 else ()
         text = "" if calls else "The sum is 99."
-        reply = template.parse(template.written(Message("assistant", text, calls)))
+        message = Message("assistant", text, calls)
+        reply = template.parse(reply_tokens(template, template.tokenizer, message))
         assert (reply.content, reply.calls, reply.rewritten) == (text, calls, False)
 
 
