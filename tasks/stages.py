@@ -10,8 +10,9 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 from prefect.utilities.annotations import quote
 
-from agentfly_core.pipeline.loop.stages import SERVICE_LOST, Stages
+from agentfly_core.pipeline.loop.stages import Stages
 from agentfly_core.pipeline.produce import Reused
+from agentfly_core.system.service import ServiceLost
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,7 +59,7 @@ def _stateful(function: Callable[P, R]) -> Callable[P, R | State[R]]:
 
 
 async def _service_lost(_: Task[..., R], __: TaskRun, state: State[R]) -> bool:
-    return isinstance(await state.aresult(raise_on_failure=False), SERVICE_LOST)
+    return isinstance(await state.aresult(raise_on_failure=False), ServiceLost)
 
 
 TASKS = Stages(stage)

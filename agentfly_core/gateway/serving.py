@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from agentfly_core.gateway.chat import RequestRefused
 from agentfly_core.gateway.session import Exchange, GatewaySession, HttpCall, SpeakerPattern
-from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.records.messages import echo_key
 from agentfly_core.records.trajectory import Message
 from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.frozen import Cast
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.system.formats import hashing
+from agentfly_core.system.service import ServiceLost
 
 MOST_CONVERSATIONS = 1000
 MOST_REPLIES = 1000
@@ -107,7 +107,7 @@ class ServedPolicy:
                 self.cast.close()
             error = session.broken.exception() if session.broken.done() else None
             # all other errors end only this conversation
-            if isinstance(error, SamplerLost) and not self.lost.done():
+            if isinstance(error, ServiceLost) and not self.lost.done():
                 self.lost.set_exception(error)
 
     def _conversation(self, call: HttpCall) -> _Conversation:

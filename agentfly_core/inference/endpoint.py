@@ -10,8 +10,9 @@ from pathlib import Path
 from agentfly_core.inference.endpoints.budget import EndpointLost
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.endpoints.chat_service import ChatClient, ChatService
-from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
+from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.records.trajectory import Finish, Message, Sampled
+from agentfly_core.system.service import ServiceLost
 
 
 @dataclass
@@ -48,7 +49,7 @@ class _Session(SamplerSession):
     async def sample(self, request: Request) -> Sampled:
         """Return a reply of the service.
 
-        Raises SamplerLost if all attempts of the request fail. Raises NoReply if the service
+        Raises ServiceLost if all attempts of the request fail. Raises NoReply if the service
         refuses the request or the budget is spent.
         """
         conversation, params = request.conversation, request.params
@@ -57,7 +58,7 @@ class _Session(SamplerSession):
         try:
             reply = await self.chat.ask(question, conversation.seed)
         except EndpointLost as lost:
-            raise SamplerLost(str(lost)) from lost
+            raise ServiceLost(str(lost)) from lost
         tokens = self.sampler.encode(reply)[: -1 if reply.cut else None]
         finish: Finish = "length" if reply.cut else "stop"
         return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)

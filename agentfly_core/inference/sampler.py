@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.records.trajectory import Sampled
-from agentfly_core.system.service import ServiceLost
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -58,13 +57,6 @@ class HiddenStates:
     policy: str
 
 
-class SamplerLost(ServiceLost):
-    """The service of the sampler died or stopped answering.
-
-    The episodes of the shard must be played again.
-    """
-
-
 class NoReply(ValueError):
     """A scripted policy failed, or a chat service refused a request.
 
@@ -81,7 +73,7 @@ class SamplerSession(ABC):
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:
-        """Sample a reply. Raises SamplerLost if the sampler dies.
+        """Sample a reply. Raises ServiceLost if the sampler dies.
 
         In the result, `finish` is "stop" if the last token is a stop token. It is "stop_string" if
         the last token completes a stop string.
@@ -126,7 +118,7 @@ class Sampler(Protocol):
         `version`.
 
         If the policy is an adapter, `base` is the directory of its base model. A policy that is
-        already loaded is not loaded again. Raises SamplerLost if the sampler dies.
+        already loaded is not loaded again. Raises ServiceLost if the sampler dies.
         """
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
@@ -138,5 +130,5 @@ class Sampler(Protocol):
     def rest(self) -> None:
         """Free the memory of GPUs that the learner also uses, until the next `load`.
 
-        Raises SamplerLost if the sampler has died.
+        Raises ServiceLost if the sampler has died.
         """

@@ -11,11 +11,12 @@ from pathlib import Path
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.time_limits import on_loop
-from agentfly_core.inference.sampler import NoReply, Request, SamplerLost, SamplerSession
+from agentfly_core.inference.sampler import NoReply, Request, SamplerSession
 from agentfly_core.records.messages import reply_text
 from agentfly_core.records.trajectory import Finish, Message, Sampled
 from agentfly_core.system.formats import tracebacks
 from agentfly_core.system.formats.text import fault, first_stop
+from agentfly_core.system.service import ServiceLost
 
 ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
 """A function that returns a reply: the exact text, or a message with tool calls."""
@@ -31,7 +32,7 @@ class Scripted(SamplerSession):
 
     `encode` returns the tokens of a text, `write` the text of a message, and `end` its end token.
     The default of `end` is `stop_token`. Log-probabilities are 0.0. The version of replies is -1
-    until `load` sets it. Stop strings and length limits apply. ServiceFailure and SamplerLost from
+    until `load` sets it. Stop strings and length limits apply. ServiceFailure and ServiceLost from
     the function are raised unchanged. Every other error becomes NoReply, with the import path of
     the function and the line of the error.
     """
@@ -83,7 +84,7 @@ class Scripted(SamplerSession):
         call = partial(self._policy, conversation)
         try:
             reply = await on_loop(call, math.inf, self._called)
-        except (NoReply, ServiceFailure, SamplerLost):
+        except (NoReply, ServiceFailure, ServiceLost):
             raise
         except Exception as error:  # an author's function may raise any error
             where = tracebacks.own_line(error) or tracebacks.defined(self._policy)

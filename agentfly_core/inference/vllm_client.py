@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import httpx
 
-from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession, SamplingParams
+from agentfly_core.inference.sampler import Request, SamplerSession, SamplingParams
 from agentfly_core.inference.vllm_server import LONGEST_IDLE, SERVED
 from agentfly_core.models.probe import Probe
 from agentfly_core.records.trajectory import Finish, Sampled
@@ -54,7 +54,7 @@ class VLLM:
 
         If the policy is an adapter, `base` must be the server's model. Waits while the server
         starts. Raises WrongWeights if the weights do not match the probe in the policy directory.
-        Raises SamplerLost, with the end of the server's log, if the server dies.
+        Raises ServiceLost, with the end of the server's log, if the server dies.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
@@ -96,11 +96,11 @@ class VLLM:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Open a session on the server. Raises SamplerLost if no policy is loaded."""
+        """Open a session on the server. Raises ServiceLost if no policy is loaded."""
         with self._server() as server:
             label = _label(server)
         if "-" not in label:
-            raise SamplerLost(
+            raise ServiceLost(
                 f"The vLLM server has the policy label {label!r}, expected a complete policy: load "
                 "a policy again."
             )
@@ -124,7 +124,7 @@ class VLLM:
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:
-        """Yield a client of the server. Errors of the client become SamplerLost.
+        """Yield a client of the server. Errors of the client become ServiceLost.
 
         `verify=False` saves 20 ms, because certificates are not loaded.
         """
@@ -138,9 +138,7 @@ class VLLM:
             with client:
                 yield client
         except httpx.HTTPError as error:
-            raise SamplerLost(str(self.service.lost(f"failed: {fault(error)}"))) from error
-        except ServiceLost as error:
-            raise SamplerLost(str(error)) from error
+            raise self.service.lost(f"failed: {fault(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +207,8 @@ class _Shard(SamplerSession):
         except ValueError as error:
             raise self._lost(f"{error} in {text[:80]!r}") from error
 
-    def _lost(self, what: str) -> SamplerLost:
-        return SamplerLost(str(self.service.lost(f"failed a request: {what}")))
+    def _lost(self, what: str) -> ServiceLost:
+        return self.service.lost(f"failed a request: {what}")
 
 
 def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:

@@ -189,7 +189,7 @@ def play_shard(
 ) -> dict[str, float]:
     """Play a shard of episodes, and return the metrics of the environments.
 
-    Trajectories and timings are written to `folder`. Raises SamplerLost if the sampler dies. Raises
+    Trajectories and timings are written to `folder`. Raises ServiceLost if the sampler dies. Raises
     GateClosed if too many episodes failed, or if too many lack a reward that reads an environment.
     """
     played, measured = collect_into(episode_specs, spec, sampler, folder, watch, resources)

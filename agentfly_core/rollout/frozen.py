@@ -43,7 +43,7 @@ class Cast(SamplerSession):
     speakers: Mapping[str, MakesSpeaker]
 
     async def sample(self, request: Request) -> Sampled:
-        """Sample a reply in the session of the speaker's policy. Raises SamplerLost if the sampler
+        """Sample a reply in the session of the speaker's policy. Raises ServiceLost if the sampler
         dies.
 
         While an episode waits for a reply in one session, sessions earlier in `sessions` do not

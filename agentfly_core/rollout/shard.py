@@ -15,7 +15,7 @@ from operator import attrgetter
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.authoring.time_limits import episode_played, on_loop
-from agentfly_core.inference.sampler import NoReply, Sampler, SamplerLost
+from agentfly_core.inference.sampler import NoReply, Sampler
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Team, Trajectory, team
 from agentfly_core.rollout.episode import Episode, RolloutSpec
@@ -26,6 +26,7 @@ from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong, StartAgain
 from agentfly_core.system.formats import hashing, tracebacks
 from agentfly_core.system.formats.text import fault, warn_once
+from agentfly_core.system.service import ServiceLost
 
 LEASE_SECONDS = 120.0
 NO_ANSWER = "without an answer"
@@ -124,7 +125,7 @@ async def collect(
     - the timings of the episodes, sorted by (problem, chain)
     - the metrics of `resources`, and the counts of events in the episodes
 
-    Raises SamplerLost if the sampler dies (the shard can then be played again), PromptTooLong if a
+    Raises ServiceLost if the sampler dies (the shard can then be played again), PromptTooLong if a
     first prompt leaves no room for a reply, NoReply if a sampler refuses a request, EpisodeBroken
     for an error of a template or a sampler, and the errors of `watch`.
     """
@@ -133,8 +134,8 @@ async def collect(
     try:
         measured = await shard.all(episode_specs)
     except BaseExceptionGroup as failures:
-        # after SamplerLost the caller plays the shard again, so it must not hide any other error
-        failure = failures.split(SamplerLost)[1] or failures
+        # after ServiceLost the caller plays the shard again, so it must not hide any other error
+        failure = failures.split(ServiceLost)[1] or failures
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     if failure is not None:
@@ -195,7 +196,7 @@ class _ShardPlay:
             rules = self.spec.of(episode_spec.problem)
             try:
                 episode = await play(episode_spec, rules, here, self.resources)
-            except (SamplerLost, PromptTooLong, NoReply):
+            except (ServiceLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
                 # `play` handles errors of agents, so this error would occur in every episode

@@ -37,7 +37,7 @@ class Context:
         """Append messages and sample a reply. Tool calls in the reply are not executed.
 
         Raises EpisodeOver at the limit `max_turns` or `max_model_len`, PromptTooLong if the opening
-        of the episode is already too long, and SamplerLost if the sampler dies.
+        of the episode is already too long, and ServiceLost if the sampler dies.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -125,7 +125,7 @@ class Speaker:
 
         If the list begins with earlier conversations, the prompt reuses the tokens of the longest
         one. A reply that fills the context is returned. Raises EpisodeOver if no turn or no room
-        for a reply is left, PromptTooLong if the opening is already too long, and SamplerLost.
+        for a reply is left, PromptTooLong if the opening is already too long, and ServiceLost.
         """
         settings = self.settings(sampling)
         form = settings.form.key

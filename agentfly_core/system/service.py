@@ -43,9 +43,10 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceLost(RuntimeError):
-    """A service died, or was not ready in time.
+    """A service died, stopped answering, was not ready in time, or lost its state.
 
-    The message contains the last lines of the service's log.
+    The work of the service must be repeated. If the service died, the message contains the last
+    lines of its log.
     """
 
 

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.training.client import DeepSpeedLearner
-from agentfly_core.training.job import LearnerLost
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class AsyncCheckpointer:
         `then`.
 
         Before that, waits for the previous save, and raises its error if it failed. Raises
-        LearnerLost or LearnerFailed if the state cannot be copied.
+        ServiceLost or LearnerFailed if the state cannot be copied.
         """
         self.wait()
         with ExitStack() as stack:
@@ -56,14 +56,14 @@ class AsyncCheckpointer:
     def wait(self) -> None:
         """Wait for the running save, and raise its error if it fails.
 
-        The error LearnerLost is only logged, because the next update can start from an older state.
+        The error ServiceLost is only logged, because the next update can start from an older state.
         """
         # cleared before the result is read: an error is raised only once, and later saves can run
         begun, self._begun = self._begun, None
         try:
             if begun:
                 begun.result()
-        except LearnerLost as error:
+        except ServiceLost as error:
             logger.warning(
                 "A learner state was not saved; it is recomputed when it is needed: %s", error
             )

@@ -5,7 +5,7 @@ import json
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -78,7 +78,7 @@ class DeepSpeedLearner:
     """Trains a policy in DeepSpeed workers.
 
     The workers keep the weights and the optimizer state in memory between updates. Each method
-    opens its own connection. Each method raises LearnerLost if the workers died or lost their
+    opens its own connection. Each method raises ServiceLost if the workers died or lost their
     state, and LearnerFailed if the request failed.
     """
 
@@ -130,9 +130,10 @@ class DeepSpeedLearner:
     ) -> Iterator[jobs.Result]:
         with (
             suppress(ConnectionError),
-            closing(self._connect()) as channel,
+            socket.socket(socket.AF_UNIX) as channel,
             channel.makefile("rw") as lines,
         ):
+            self._service.wait(lambda: channel.connect_ex(self._service.address) == 0)
             print(request.model_dump_json(), file=lines, flush=True)
             for line in lines:
                 match REPLY.validate_json(line):
@@ -140,18 +141,9 @@ class DeepSpeedLearner:
                         if progress:
                             progress(done, total)
                     case jobs.Lost(reason=reason):
-                        raise jobs.LearnerLost(reason)
+                        raise ServiceLost(reason)
                     case jobs.Failure(error=error, traceback=traceback):
                         raise jobs.LearnerFailed(f"{error}\n\nIn the learner:\n{traceback}")
                     case jobs.Result() as result:
                         yield result
-        raise jobs.LearnerLost(str(self._service.lost(f"died during {request.op!r}")))
-
-    def _connect(self) -> socket.socket:
-        channel = socket.socket(socket.AF_UNIX)
-        try:
-            self._service.wait(lambda: channel.connect_ex(self._service.address) == 0)
-        except ServiceLost as error:
-            channel.close()
-            raise jobs.LearnerLost(str(error)) from error
-        return channel
+        raise self._service.lost(f"died during {request.op!r}")

@@ -61,10 +61,6 @@ class UpdateJob:
     reference_base: str | None = None
 
 
-class LearnerLost(RuntimeError):
-    """The learner died or lost the state in its memory. The update must be repeated."""
-
-
 class LearnerFailed(RuntimeError):
     """A request failed in the learner. The message ends with the traceback of the learner."""
 

@@ -31,6 +31,7 @@ from pydantic import TypeAdapter
 
 from agentfly_core.rl.interface import Critic
 from agentfly_core.system.formats.text import fault
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.training import engine as engines
 from agentfly_core.training import job as jobs
 from agentfly_core.training.data import read_update_data
@@ -60,14 +61,14 @@ class Worker:
         """Handle a request, and return its result.
 
         If the result is a function, the first rank calls it in the background, while the next
-        request is handled. Raises LearnerLost if the requested state is not in memory.
+        request is handled. Raises ServiceLost if the requested state is not in memory.
         """
         if isinstance(request, jobs.AskLabel):
             return self.label
         if isinstance(request, jobs.RunUpdate):
             return self.update(request.job, progress)
         if self.label is None or self.label != request.label:
-            raise jobs.LearnerLost(
+            raise ServiceLost(
                 f"The learner has the state {self.label!r} in memory, not {request.label!r}."
             )
         assert self.engine is not None, "there is a state"
@@ -168,7 +169,7 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
         reply(jobs.Result(value=None if callable(result) else result))
         if callable(result) and worker.ranks.rank == 0:
             threading.Thread(target=_answer_later, args=(result, reply), daemon=True).start()
-    except jobs.LearnerLost as error:
+    except ServiceLost as error:
         reply(jobs.Lost(reason=str(error)))
     except Exception as error:  # caught here, and sent to the client
         traceback.print_exc()

@@ -6,9 +6,9 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
-from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.records.trajectory import Message, Problem, ToolCall, Trajectory
+from agentfly_core.system.service import ServiceLost
 
 CAPITALS = {"Chile": "Santiago", "Japan": "Tokyo", "Kenya": "Nairobi", "Norway": "Oslo"}
 EXPERIMENT = """
@@ -91,7 +91,7 @@ async def breaks(conversation: Conversation) -> str:
 
 async def loses(conversation: Conversation) -> str:
     """Fail like a sampler after the death of its server."""
-    raise SamplerLost("the server died")
+    raise ServiceLost("the server died")
 
 
 async def breaks_at_kenya(conversation: Conversation) -> str:

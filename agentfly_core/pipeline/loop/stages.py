@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
-from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.pipeline import inputs, scoring
 from agentfly_core.pipeline.play import solvable
 from agentfly_core.pipeline.stages import (
@@ -18,12 +17,9 @@ from agentfly_core.pipeline.stages import (
 )
 from agentfly_core.runs.versioning import dataset_version
 from agentfly_core.system.formats.text import keeping_secrets
-from agentfly_core.training.job import LearnerLost
 
 P = ParamSpec("P")
 R = TypeVar("R")
-SERVICE_LOST = SamplerLost | LearnerLost
-"""Errors that are raised if the sampler or the learner has died."""
 
 
 class Wrap(Protocol):

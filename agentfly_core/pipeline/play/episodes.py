@@ -125,7 +125,7 @@ class PreparedPlay:
     def play(self, logs: Path, mode: Mode) -> Played:
         """Play, publish and score the episodes. The play gets the next free name of the experiment.
 
-        If an error occurs before a shard is stored, the name is released again. Raises SamplerLost
+        If an error occurs before a shard is stored, the name is released again. Raises ServiceLost
         if the sampler dies, NoReply for an error in a policy function, and EpisodeBroken for an
         error in a template or a sampler.
         """

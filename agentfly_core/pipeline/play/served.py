@@ -56,7 +56,7 @@ class PolicyToServe:
     def serve(self, logs: Path, ready: Ready) -> None:
         """Serve the policy on this machine until the process is interrupted.
 
-        Raises ValueError if the port cannot be used, and SamplerLost if the sampler dies.
+        Raises ValueError if the port cannot be used, and ServiceLost if the sampler dies.
         """
         with PlayerServices(self.experiment, self.player).started(logs) as services:
             run(self._serve(services, ready))

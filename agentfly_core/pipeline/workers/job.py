@@ -52,7 +52,7 @@ class JobPlayer(Protocol):
 
         Raises
 
-        - SamplerLost if the sampler dies
+        - ServiceLost if the sampler dies
         - PromptTooLong if a first prompt leaves no room for a reply
         - NoReply for an error in a policy function, or if a chat service refuses a request
         - EpisodeBroken for an error in a template or a sampler
@@ -61,7 +61,7 @@ class JobPlayer(Protocol):
         """
 
     def rest(self) -> None:
-        """Release the GPU memory of the samplers for the learner. Raises SamplerLost if a sampler
+        """Release the GPU memory of the samplers for the learner. Raises ServiceLost if a sampler
         has died.
         """
 

@@ -45,13 +45,13 @@ class LocalServices:
     def load(self, store: Store, policy: Pointer, version: int) -> None:
         """Load a policy into the sampler. Later sampled tokens are labelled with `version`.
 
-        Raises SamplerLost if the sampler dies.
+        Raises ServiceLost if the sampler dies.
         """
         folder, base = adapter_artifact.folders(store, policy)
         self.sampler.load(folder, version, base)
 
     def rest(self) -> None:
-        """Release the GPU memory of all samplers for the learner. Raises SamplerLost if a sampler
+        """Release the GPU memory of all samplers for the learner. Raises ServiceLost if a sampler
         has died.
         """
         self.sampler.rest()

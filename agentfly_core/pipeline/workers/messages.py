@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from agentfly_core.authoring.call_table import CallRecord
-from agentfly_core.inference.sampler import NoReply, SamplerLost
+from agentfly_core.inference.sampler import NoReply
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.pipeline.workers.job import Blame, DemonstrationJob, RolloutJob
 from agentfly_core.rollout.rules import PromptTooLong
@@ -19,11 +19,12 @@ from agentfly_core.rollout.shard import EpisodeBroken
 from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.lock import LockLost
 from agentfly_core.system.progress import Progress
+from agentfly_core.system.service import ServiceLost
 
 ERRORS = {
     kind.__name__: kind
     for kind in (
-        SamplerLost,
+        ServiceLost,
         NoReply,
         GateClosed,
         PromptTooLong,

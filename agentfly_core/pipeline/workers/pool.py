@@ -45,7 +45,7 @@ class OwnSamplers:
         yield {}
 
     def rest(self) -> None:
-        """Release GPU memory for the learner. Raises SamplerLost if the sampler has died."""
+        """Release GPU memory for the learner. Raises ServiceLost if the sampler has died."""
 
 
 class ServedSampler(OwnSamplers):

@@ -10,9 +10,10 @@ from agentfly_core.pipeline.inputs import base_model
 from agentfly_core.pipeline.services import learner_service
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.store.store import Store
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.client import DeepSpeedLearner
-from agentfly_core.training.job import LearnerFailed, LearnerLost
+from agentfly_core.training.job import LearnerFailed
 from tests.support.experiments import experiment
 from tests.support.learner_jobs import after, digests, kill_worker, saved
 from tests.support.waiting import LIMIT
@@ -69,7 +70,7 @@ def test_the_death_of_a_learner_amid_a_save_is_reported(
     kill_worker(workers(1))
     checkpointer.wait()
     assert "A learner state was not saved; it is recomputed when it is needed" in caplog.text
-    with pytest.raises(LearnerLost, match="state None"):
+    with pytest.raises(ServiceLost, match="state None"):
         checkpointer.begin(nullcontext(tmp_path), lambda: None)
 
 

@@ -15,14 +15,13 @@ import pytest
 from agentfly_core.agents.program import FunctionProgram, ProgramAgent
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
-from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import launch
 from agentfly_core.models.model_config import tokenizer
 from agentfly_core.records.trajectory import Ending, Problem, Trajectory
 from agentfly_core.rollout.episode import Agent, Episode
-from agentfly_core.system.service import Service, supervised
+from agentfly_core.system.service import Service, ServiceLost, supervised
 from agentfly_core.system.supervisor import ChildState
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 from tests.support.recorded_rows import Generated, rows
@@ -162,7 +161,7 @@ def test_a_restarted_sampler_loses_and_doubles_nothing(
             return two_threads(problem, base_url)
 
         played(FunctionProgram(deadly), problems[:8], sampler)
-        with pytest.raises(SamplerLost):
+        with pytest.raises(ServiceLost):
             played(FunctionProgram(deadly), problems[8:], sampler)
         before = Counter(proxy.generated)
         server.load(nano, 1)
@@ -195,7 +194,7 @@ def test_faults_and_a_restart_cost_200_processes_nothing(
             shard, before = problems[first : first + AT_ONCE], Counter(proxy.generated)
             try:
                 trajectories += played(agent, shard, sampler)
-            except SamplerLost:
+            except ServiceLost:
                 server.load(nano, 1)
                 discarded += proxy.generated - before
                 trajectories += played(agent, shard, sampler)

@@ -10,10 +10,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, BloomConfig
 
 from agentfly_core.records.trajectory import Unscored
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
 from agentfly_core.training.client import DeepSpeedLearner
-from agentfly_core.training.job import LearnerFailed, LearnerLost
+from agentfly_core.training.job import LearnerFailed
 from tests.support.generated_trajectories import crowd
 from tests.support.learner_jobs import (
     GRPO,
@@ -279,11 +280,11 @@ def test_tokens_of_another_model_are_refused(learner, nano, tmp_path):
 def test_a_lost_learner_takes_the_next_update(learner, workers, job, tmp_path):
     learner.update(job)
     assert learner.label() == "step/1"
-    with pytest.raises(LearnerLost, match="died during 'update'"):
+    with pytest.raises(ServiceLost, match="died during 'update'"):
         learner.update(
             replace(job, update=settings(epochs=1000)), lambda done, total: kill_worker(workers(1))
         )
-    with pytest.raises(LearnerLost, match=r"state None .*'step/1'"):
+    with pytest.raises(ServiceLost, match=r"state None .*'step/1'"):
         learner.save_policy(tmp_path)
     assert learner.update(job)["train/optimizer_steps"] == 2
 

@@ -16,11 +16,10 @@ import pytest
 
 from agentfly_core.config.site import Site
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
-from agentfly_core.system.service import Service, supervised
+from agentfly_core.system.service import Service, ServiceLost, supervised
 from agentfly_core.system.supervisor import ChildState
 from agentfly_core.training import multinode, remote_watchdog
 from agentfly_core.training.client import DeepSpeedLearner, launch
-from agentfly_core.training.job import LearnerLost
 from tests.support.generated_trajectories import crowd
 from tests.support.learner_jobs import digests, saved, stored
 from tests.support.second_node import HERE, THERE, second_node
@@ -199,7 +198,7 @@ def test_two_nodes_learn_the_same_as_two_ranks_and_restart(
     assert {name: far.environ()[name] for name in expected_there} == expected_there
     far.kill()
     far.wait(LIMIT)
-    with pytest.raises(LearnerLost):
+    with pytest.raises(ServiceLost):
         learner.save_policy(tmp_path)
     learner.update(job)
     assert [digests(folder) for folder in saved(learner, tmp_path / "again")] == expected

@@ -17,13 +17,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import Adapter, Settings
 from agentfly_core.config.site import Site
-from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams
+from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.vllm_client import MOST_LIKELY, VLLM, entropy
 from agentfly_core.inference.vllm_server import BATCHED_TOKENS, launch
 from agentfly_core.models import lora
 from agentfly_core.models.probe import WrongWeights
 from agentfly_core.records.trajectory import Problem, Sampled
-from agentfly_core.system.service import supervised
+from agentfly_core.system.service import ServiceLost, supervised
 from agentfly_core.system.supervisor import ChildState
 from tests.support.waiting import LIMIT
 
@@ -287,7 +287,7 @@ def test_an_adapter_on_a_different_base_model_is_refused(
     server.load(one, 0)
     with pytest.raises(WrongWeights, match=r"probe\.json"):
         server.load(folder, 1, two)
-    with pytest.raises(SamplerLost, match="policy label 'loading'"):
+    with pytest.raises(ServiceLost, match="policy label 'loading'"):
         replies(server, 1)
 
 
@@ -299,7 +299,7 @@ def test_a_policy_that_is_served_already_is_not_read_again(
     for path in copy.glob("*.safetensors"):
         path.unlink()
     server.load(copy, 7)
-    with pytest.raises(SamplerLost, match=r"500 .*model weights"):
+    with pytest.raises(ServiceLost, match=r"500 .*model weights"):
         server.load(copy, 8)
 
 
@@ -311,7 +311,7 @@ def test_a_policy_that_contradicts_its_probe_is_refused(
     shutil.copy(two / "probe.json", mixed)
     with pytest.raises(WrongWeights, match=r"probe\.json.*0\.0001"):
         server.load(mixed, 9)
-    with pytest.raises(SamplerLost, match="policy label 'loading'"):
+    with pytest.raises(ServiceLost, match="policy label 'loading'"):
         replies(server, 1)
     server.load(one, 9)
     assert furthest(one, replies(server, 1)) < 1e-4
@@ -338,7 +338,7 @@ def test_the_next_load_waits_for_a_restarted_server(
 
     server.load(policies[1], 3)
     before = replies(server, 8)
-    with pytest.raises(SamplerLost, match=r"From .*vllm\.log"):
+    with pytest.raises(ServiceLost, match=r"From .*vllm\.log"):
         asyncio.run(play())
     server.load(policies[1], 3)
     assert replies(server, 8) == before

@@ -16,9 +16,10 @@ from agentfly_core.gateway import server, serving
 from agentfly_core.gateway.server import HOST
 from agentfly_core.gateway.serving import ServedPolicy, endless
 from agentfly_core.gateway.session import SpeakerPattern
-from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession
+from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.rollout.frozen import Cast
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.testing.episodes import episode_specs, rollout_spec, scripted
 from agentfly_core.testing.letters import decode
 from tests.support.gateway_clients import ask, user
@@ -192,7 +193,7 @@ async def test_a_broken_conversation_begins_anew():
 
 
 async def test_a_lost_sampler_is_reported_to_its_owner():
-    with pytest.raises(SamplerLost, match="died"):
-        async with served(Batches(SamplerLost("died"))) as client:
+    with pytest.raises(ServiceLost, match="died"):
+        async with served(Batches(ServiceLost("died"))) as client:
             with pytest.raises(openai.InternalServerError, match="died"):
                 await ask(client, [user("x")])

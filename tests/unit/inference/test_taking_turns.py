@@ -18,11 +18,11 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment import checks
 from agentfly_core.inference.in_process import TransformersSampler
-from agentfly_core.inference.sampler import Sampler, SamplerLost
+from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import launch
-from agentfly_core.system.service import Service
+from agentfly_core.system.service import Service, ServiceLost
 from agentfly_core.testing.episodes import saying
 from tests.support.experiments import TINY
 
@@ -120,7 +120,7 @@ async def test_vllm_with_gpus_of_its_own_never_sleeps(
 
 def test_a_sleep_of_a_dead_server_is_a_lost_sampler(tmp_path: Path) -> None:
     gone = Service("vllm", str(tmp_path / "vllm.sock"))
-    with pytest.raises(SamplerLost, match="ended, or never started"):
+    with pytest.raises(ServiceLost, match="ended, or never started"):
         VLLM(gone, "float32", 8, takes_turns=True).rest()
 
 

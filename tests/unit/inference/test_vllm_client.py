@@ -10,10 +10,10 @@ from aiohttp import web
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference import vllm_client
-from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams
+from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.vllm_client import NO_LOGPROB, VLLM
 from agentfly_core.records.trajectory import Problem, Sampled
-from agentfly_core.system.service import Service
+from agentfly_core.system.service import Service, ServiceLost
 
 LABEL = "7-9f2c"
 REQUEST = Request(
@@ -113,7 +113,7 @@ async def test_a_request_that_a_busy_server_refused_is_repeated() -> None:
     ids=["another policy", "two policies", "an abort", "an error", "no answer"],
 )
 async def test_an_unusable_reply_is_a_lost_sampler(answer: Answer, message: str) -> None:
-    with pytest.raises(SamplerLost, match=message):
+    with pytest.raises(ServiceLost, match=message):
         await sampled(answer, LOADED)
 
 
@@ -145,5 +145,5 @@ async def test_what_would_fail_again_is_no_lost_sampler(answer: Answer, message:
     ids=["an interrupted load", "no engine"],
 )
 async def test_without_a_loaded_policy_no_shard_begins(weights: Answer, message: str) -> None:
-    with pytest.raises(SamplerLost, match=message):
+    with pytest.raises(ServiceLost, match=message):
         await sampled(reply(), weights)

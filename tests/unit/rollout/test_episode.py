@@ -9,7 +9,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import tool
-from agentfly_core.inference.sampler import Request, SamplerLost
+from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import (
     Ending,
@@ -24,6 +24,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.shard import EpisodeBroken
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,
@@ -178,10 +179,10 @@ async def test_episodes_take_turns_and_each_gets_a_clean_environment() -> None:
 async def test_a_lost_sampler_ends_the_shard_with_that_very_error() -> None:
     async def policy(conversation: Conversation) -> str:
         if conversation.chain == 1:
-            raise SamplerLost("the server died")
+            raise ServiceLost("the server died")
         return "ok"
 
-    with pytest.raises(SamplerLost, match="the server died"):
+    with pytest.raises(ServiceLost, match="the server died"):
         await play_all(episode_specs(ADD, chains=4), rollout_spec(), scripted(policy))
 
 
@@ -192,7 +193,7 @@ async def test_an_internal_error_is_reported_before_a_lost_sampler() -> None:
         async def sample(self, request: Request) -> Sampled:
             await both.wait()
             raise (
-                KeyError("a bug") if request.conversation.chain else SamplerLost("the server died")
+                KeyError("a bug") if request.conversation.chain else ServiceLost("the server died")
             )
 
     with pytest.raises(EpisodeBroken, match="KeyError: 'a bug'"):

@@ -20,7 +20,6 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.services import environments_here
 from agentfly_core.records.trajectory import Ending, Problem
@@ -28,6 +27,7 @@ from agentfly_core.rollout.child_process import Child
 from agentfly_core.rollout.resources import ResourceManager, resources_for
 from agentfly_core.rollout.shard import collect
 from agentfly_core.store.store import Store
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,
@@ -148,7 +148,7 @@ def test_an_environment_that_died_while_idle_is_replaced() -> None:
 
 
 def test_a_shard_is_replayed_on_the_same_loop_after_a_lost_sampler() -> None:
-    lost = [SamplerLost("the server died")]
+    lost = [ServiceLost("the server died")]
 
     async def policy(conversation: Conversation) -> str:
         if lost:
@@ -157,7 +157,7 @@ def test_a_shard_is_replayed_on_the_same_loop_after_a_lost_sampler() -> None:
 
     rules = rollout_spec(enter, limits={Room: 1})
     with resources_for(rules.limits) as here:
-        with pytest.raises(SamplerLost):
+        with pytest.raises(ServiceLost):
             run(collect(episode_specs(ADD), rules, scripted(policy), unwatched, here))
         (played,), _, measured = run(
             collect(episode_specs(ADD), rules, scripted(policy), unwatched, here)

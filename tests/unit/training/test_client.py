@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.system.service import Service
+from agentfly_core.system.service import Service, ServiceLost
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import (
     Failure,
     LearnerFailed,
-    LearnerLost,
     Lost,
     Result,
     WorkerReply,
@@ -47,7 +46,7 @@ def replying(*replies: WorkerReply) -> Iterator[DeepSpeedLearner]:
 
 def test_a_learner_without_the_state_is_lost(tmp_path: Path) -> None:
     with replying(Lost(reason="not in memory")) as learner:
-        with pytest.raises(LearnerLost, match="not in memory"):
+        with pytest.raises(ServiceLost, match="not in memory"):
             learner.save_policy(tmp_path)
 
 
@@ -60,11 +59,11 @@ def test_a_failure_has_the_traceback_of_the_learner(tmp_path: Path) -> None:
 def test_a_learner_that_hangs_up_amid_a_save_is_lost(tmp_path: Path) -> None:
     with replying(Result(value=None)) as learner:
         written = learner.save_state(tmp_path)
-        with pytest.raises(LearnerLost, match="died during 'save_state'"):
+        with pytest.raises(ServiceLost, match="died during 'save_state'"):
             written()
 
 
 def test_a_learner_that_cannot_restart_is_lost(tmp_path: Path) -> None:
     gone = DeepSpeedLearner(Service("learner", str(tmp_path / "learner.sock")))
-    with pytest.raises(LearnerLost, match="ended, or never started"):
+    with pytest.raises(ServiceLost, match="ended, or never started"):
         gone.label()
