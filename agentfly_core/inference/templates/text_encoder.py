@@ -99,7 +99,7 @@ class TextEncoder:
         index = self._tokenizer.convert_tokens_to_ids(token)
         if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
             raise ValueError(
-                f"template: the model has no {token} token. Choose another template or model."
+                f"template: the model lacks the token {token}. Choose another template or model."
             )
         return index
 

@@ -276,7 +276,7 @@ def test_any_sampled_bytes_can_be_read_and_written_as_utf8(
 
 def test_a_tokenizer_without_chatml_is_refused() -> None:
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE({"a": 0}, [])))
-    with pytest.raises(ValueError, match=r"no <\|im_start\|> token"):
+    with pytest.raises(ValueError, match=r"lacks the token <\|im_start\|>"):
         Hermes(plain)
 
 
