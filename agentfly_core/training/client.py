@@ -140,10 +140,8 @@ class DeepSpeedLearner:
                     case jobs.StepsDone(done=done, total=total):
                         if progress:
                             progress(done, total)
-                    case jobs.Lost(reason=reason):
-                        raise ServiceLost(reason)
-                    case jobs.Failure(error=error, traceback=traceback):
-                        raise jobs.LearnerFailed(f"{error}\n\nIn the learner:\n{traceback}")
+                    case jobs.Failure(error=error, lost=lost):
+                        raise ServiceLost(error) if lost else jobs.LearnerFailed(error)
                     case jobs.Result() as result:
                         yield result
         raise self._service.lost(f"died during {request.op!r}")

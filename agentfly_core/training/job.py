@@ -113,16 +113,12 @@ class Result(WorkerMessage):
     value: str | dict[str, float] | None
 
 
-class Lost(WorkerMessage):
-    """A reply: the requested state is not in the memory of the workers."""
-
-    reason: str
-
-
 class Failure(WorkerMessage):
+    """A reply: the request failed. If `lost` is true, the requested state is not in memory."""
+
     error: str
-    traceback: str
+    lost: bool
 
 
 WorkerRequest = Annotated[AskLabel | RunUpdate | SavePolicy | SaveState, Field(discriminator="op")]
-WorkerReply = StepsDone | Result | Lost | Failure
+WorkerReply = StepsDone | Result | Failure

@@ -170,7 +170,7 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
         if callable(result) and worker.ranks.rank == 0:
             threading.Thread(target=_answer_later, args=(result, reply), daemon=True).start()
     except ServiceLost as error:
-        reply(jobs.Lost(reason=str(error)))
+        reply(jobs.Failure(error=str(error), lost=True))
     except Exception as error:  # caught here, and sent to the client
         traceback.print_exc()
         if not worker.ranks.gather(GATHERING):
@@ -190,7 +190,8 @@ def _answer_later(work: Callable[[], None], reply: Send) -> None:
 
 
 def _failure(error: Exception) -> jobs.Failure:
-    return jobs.Failure(error=fault(error), traceback="".join(traceback.format_exception(error)))
+    trace = "".join(traceback.format_exception(error))
+    return jobs.Failure(error=f"{fault(error)}\n\nIn the learner:\n{trace}", lost=False)
 
 
 def join() -> Ranks:
