@@ -22,7 +22,6 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.models import probe, sharded_save
-from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Critic
 from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.training import distributed
@@ -132,19 +131,6 @@ def set_hyper_parameters(engine: DeepSpeedEngine, update: Update, critic_rate: f
         group["betas"] = update.betas
         group["weight_decay"] = update.weight_decay
     engine.optimizer.clip_grad = update.max_grad_norm
-
-
-def require_known_tokens(engine: DeepSpeedEngine, batch: RolloutBatch) -> None:
-    """Raise ValueError if a batch has tokens that are not in the vocabulary of the policy.
-
-    On a GPU, such tokens would end the process.
-    """
-    vocabulary = engine.module.model.config.vocab_size
-    if bool((batch.tokens >= vocabulary).any()):
-        raise ValueError(
-            f"The trajectories have the token {int(batch.tokens.max())}, but the policy has only "
-            f"{vocabulary} tokens. Another model has sampled these trajectories."
-        )
 
 
 def copy_state(engine: DeepSpeedEngine) -> LearnerState:

@@ -86,7 +86,6 @@ class Worker:
         engines.set_hyper_parameters(engine, job.update, algorithm.needs.critic_rate)
         update = Updater(engine, job, algorithm.after(job.before), self.ranks, self.token_budget)
         data = read_update_data(job, algorithm.needs.drops_equal_groups)
-        engines.require_known_tokens(engine, data.batch)
 
         reference = None
         if algorithm.needs.reference is not None:

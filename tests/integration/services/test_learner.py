@@ -272,11 +272,6 @@ def test_a_learner_failure_has_a_traceback_and_is_survived(service, job, tmp_pat
     assert learner.update(job)["train/optimizer_steps"] == 2
 
 
-def test_tokens_of_another_model_are_refused(learner, nano, tmp_path):
-    with pytest.raises(LearnerFailed, match="token 9999"):
-        learner.update(stored(tmp_path, nano, [played(turn([1], {9999: -1.0}))]))
-
-
 def test_a_lost_learner_takes_the_next_update(learner, workers, job, tmp_path):
     learner.update(job)
     assert learner.label() == "step/1"

@@ -2,14 +2,11 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agentfly_core.rl.batch import pack
-from agentfly_core.testing.trajectories import trajectory, turn
-from agentfly_core.training.engine import Memory, read_state, require_known_tokens
+from agentfly_core.training.engine import Memory, read_state
 
 
 def offloaded(zero_stage: int, offload: str) -> set[str]:
@@ -30,16 +27,3 @@ def test_a_state_with_another_label_is_not_read(tmp_path: Path) -> None:
     engine: Any = None
     with pytest.raises(ValueError, match="the learner state 'step/5', expected 'step/6'"):
         read_state(engine, "step/6", tmp_path)
-
-
-def test_tokens_of_a_larger_vocabulary_are_refused() -> None:
-    batch = pack([trajectory(turn([1], {7: -0.5}))])
-    require_known_tokens(with_vocabulary(8), batch)
-    with pytest.raises(ValueError, match=r"token 7, but .* 7 tokens"):
-        require_known_tokens(with_vocabulary(7), batch)
-
-
-def with_vocabulary(size: int) -> Any:
-    """An engine of a policy with this many tokens."""
-    config = SimpleNamespace(vocab_size=size)
-    return SimpleNamespace(module=SimpleNamespace(model=SimpleNamespace(config=config)))
