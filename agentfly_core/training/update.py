@@ -55,7 +55,6 @@ class Updater:
     seconds: dict[str, float] = field(default_factory=partial(defaultdict, float))
     norms: list[float] = field(default_factory=list)
     mismatch: dict[str, float] = field(default_factory=dict)
-    data_metrics: Mapping[str, float] = field(default_factory=dict)
     on_policy: bool = False
     one_temperature: bool = True
     skipped: int = 0
@@ -77,15 +76,14 @@ class Updater:
         batch = self._with_signals(data.batch, reference, len(steps))
         estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
         batch = replace(batch, advantages=estimate.advantages, returns=estimate.returns)
-        measured = self.algorithm.measures(data.outcomes, batch)
-        self.data_metrics = {**measured, **by_task(data.outcomes, batch)}
+        measured = dict(self.algorithm.measures(data.outcomes, batch))
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
             # the policy has diverged, so further steps would be skipped, too
             if self.skipped == SKIPPED_IN_A_ROW:
                 break
-        return self._metrics(data)
+        return self._metrics(data, measured | by_task(data.outcomes, batch))
 
     def loss_of(self, batch: RolloutBatch) -> float:
         """Return the mean of -log p over the sampled tokens of a batch, without training on
@@ -247,7 +245,7 @@ class Updater:
         get_accelerator().synchronize()
         self.seconds[name] += time.perf_counter() - started
 
-    def _metrics(self, data: UpdateData) -> dict[str, float]:
+    def _metrics(self, data: UpdateData, measured: Mapping[str, float]) -> dict[str, float]:
         sums = self.ranks.add_up({"tokens": 0.0, "lost": 0.0, "loss": 0.0} | self.sums)
         tokens, lost, loss = (sums.pop(name) for name in ("tokens", "lost", "loss"))
         metrics = {name: value / max(tokens, 1.0) for name, value in sums.items()}
@@ -271,7 +269,7 @@ class Updater:
             "train/skipped_in_a_row": float(self.skipped),
             "train/empty_steps": float(self.steps["empty"] or not len(data.batch.lengths)),
         }
-        metrics |= self.seconds | counts | dict(self.data_metrics)
+        metrics |= self.seconds | counts | dict(measured)
         return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 

@@ -89,10 +89,7 @@ class Worker:
 
         reference = None
         if algorithm.needs.reference is not None:
-            if job.reference is None:
-                raise ValueError(
-                    f"{job.algorithm.use} needs a reference policy, but the job has none."
-                )
+            assert job.reference is not None, "the algorithm needs a reference policy"
             if self.reference is None or self.reference[0] != job.reference:
                 policy = load_policy(job.reference, job.dtype, base=job.reference_base)
                 self.reference = job.reference, policy.requires_grad_(False)

@@ -1,4 +1,4 @@
-"""DeepSpeed's configuration, and the checks before a state or a batch is used."""
+"""DeepSpeed's configuration, and the check before a state is used."""
 
 import json
 from pathlib import Path
