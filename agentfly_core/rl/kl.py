@@ -41,13 +41,13 @@ def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
     abs = |D|.
     """
     difference = log_ratio(logprobs, reference)
-    if kind == "k1":
-        return difference
-    if kind == "k2":
-        return difference.square() / 2
-    if kind == "k3":
-        return torch.exp(-difference) + difference - 1
-    return difference.abs()
+    estimates = {
+        "k1": difference,
+        "k2": difference.square() / 2,
+        "k3": torch.exp(-difference) + difference - 1,
+        "abs": difference.abs(),
+    }
+    return estimates[kind]
 
 
 class NoKL(Section):
