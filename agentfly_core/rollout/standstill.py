@@ -3,7 +3,6 @@
 import asyncio
 import asyncio.locks
 import asyncio.queues
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,37 +26,34 @@ class Parts:
     """The running coroutines of `gather`, by branch, with their pending replies and tool calls.
 
     A pending reply is held if the sampler starts it only after every open coroutine has made a
-    request.
+    request. Pending replies and tool calls are pairs of a branch and whether they are held.
     """
 
     failure: ServiceFailure | None = None
     _tasks: dict[EpisodeBranch, asyncio.Task[Any]] = field(default_factory=dict)
-    _asking: Counter[EpisodeBranch] = field(default_factory=Counter)
-    _held: Counter[EpisodeBranch] = field(default_factory=Counter)
-    _parents: list[EpisodeBranch] = field(default_factory=list)
+    _pending: list[tuple[EpisodeBranch, bool]] = field(default_factory=list)
     _waiting: dict[EpisodeBranch, asyncio.Future[None]] = field(default_factory=dict)
     _changes: int = 0
 
     @contextmanager
     def asking(self, branch: EpisodeBranch, held: bool) -> Iterator[None]:
         """During the block, count one reply or tool call of a coroutine as pending."""
-        self._count(branch, held, 1)
+        self._pending.append((branch, held))
+        self._changes += 1
         try:
             yield
         finally:
-            self._count(branch, held, -1)
+            self._pending.remove((branch, held))
+            self._changes += 1
 
     @contextmanager
     def running(
         self, parent: EpisodeBranch, tasks: Mapping[EpisodeBranch, asyncio.Task[Any]]
     ) -> Iterator[None]:
-        """During the block, watch the coroutines in `tasks` instead of the coroutine `parent` that
-        started them.
-        """
-        own = self._tasks.pop(parent, None)
+        """During the block, watch the coroutines in `tasks`, which `parent` started."""
+        nested = parent in self._tasks
         self._tasks.update(tasks)
-        self._parents.append(parent)
-        watch = asyncio.create_task(self._watch([*tasks.values()])) if own is None else None
+        watch = None if nested else asyncio.create_task(self._watch([*tasks.values()]))
         try:
             yield
         finally:
@@ -65,9 +61,6 @@ class Parts:
                 watch.cancel()
             for branch in tasks:
                 self.ended(branch)
-            self._parents.remove(parent)
-            if own:
-                self._tasks[parent] = own
 
     def ended(self, branch: EpisodeBranch) -> None:
         """Stop watching a coroutine that has ended."""
@@ -95,15 +88,8 @@ class Parts:
         self._changes += 1
 
     def _fail_if_all_wait(self) -> None:
-        present = {*self._tasks, *self._parents}
-        # when the coroutines of a parent have all ended, the parent continues after its `gather`
-        continues = any(
-            not any(one.number[:-1] == parent.number for one in present if one.number)
-            for parent in self._parents
-        )
-        if not self._waiting or continues or self._tasks.keys() - self._waiting.keys():
+        if not self._waiting or (chains := self._chains()).keys() - self._waiting.keys():
             return
-        chains = {branch: _chain(task) for branch, task in self._tasks.items()}
         names = _listed(chains, [*chains]) or "the agent"
         self.failure = ServiceFailure(
             f"All running coroutines of the episode wait for a message: {names}. So none can send "
@@ -130,28 +116,30 @@ class Parts:
 
     def _standstill(self) -> str:
         """Return the reason why no coroutine can continue, or "" if at least one can continue."""
-        chains = {branch: _chain(task) for branch, task in self._tasks.items()}
+        chains = self._chains()
+        asking = {branch for branch, _ in self._pending}
         # a coroutine that waits for a message does not delay the replies of other coroutines
         mail = [branch for branch in chains if branch in self._waiting]
-        idle = [branch for branch in chains if not self._asking[branch] and branch not in mail]
-        held = [branch for branch in chains if self._asking[branch]]
-        waits = all(_waits_for_a_part(chains[branch]) for branch in idle)
-        if not idle or not waits or any(self._held[b] < self._asking[b] for b in held):
+        idle = [branch for branch in chains if branch not in asking and branch not in mail]
+        asks = [branch for branch in chains if branch in asking]
+        served = chains.keys() & {branch for branch, held in self._pending if not held}
+        if not idle or served or not all(_waits_for_a_part(chains[branch]) for branch in idle):
             return ""
         starts = "which starts when each has requested a reply"
-        reply = f", {_listed(chains, held)} for a reply, {starts}"
+        reply = f", {_listed(chains, asks)} for a reply, {starts}"
         mails = f", {_listed(chains, mail)} for a message"
         return (
             f"Coroutines of episode.gather wait for each other: {_listed(chains, idle)} for an "
-            f"asyncio Event, Queue or Lock{reply if held else ''}{mails if mail else ''}."
+            f"asyncio Event, Queue or Lock{reply if asks else ''}{mails if mail else ''}."
             " Return values from them and use the values after gather, or send them by "
             "episode.mailbox()."
         )
 
-    def _count(self, branch: EpisodeBranch, held: bool, change: int) -> None:
-        self._asking[branch] += change
-        self._held[branch] += change if held else 0
-        self._changes += 1
+    def _chains(self) -> dict[EpisodeBranch, Chain]:
+        """Return the chain of each task, without tasks that wait for their own `gather`."""
+        parents = {branch.number[:-1] for branch in self._tasks}
+        own = {one: task for one, task in self._tasks.items() if one.number not in parents}
+        return {branch: _chain(task) for branch, task in own.items()}
 
 
 def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBranch]) -> str:
