@@ -215,7 +215,7 @@ class ChatPlayer:
 
         script = scripted(written, self.tokenizer, rules.template)
         sampler = Replayed(script, replies, rules.template.stop_tokens)
-        speaker = Speaker(EpisodeState(spec, sampler, name, sys.maxsize, {}), name, rules)
+        speaker = Speaker(EpisodeState(spec, sampler, name, {}), name, rules)
         settings, played = speaker.settings({}), list[Reply]()
         for number, reply in enumerate(replies):
             earlier = [at for at in range(number) if reply.continues(replies[at])]

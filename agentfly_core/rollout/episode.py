@@ -75,7 +75,7 @@ class Episode(Speaker):
         problem = replace(problem, facts=deepcopy(problem.facts))
         self.opening: tuple[Message | Observation, ...] = rules.opening(problem)
         self.lent: dict[type[Lent], Lent] = {Problem: problem}
-        state = EpisodeState(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
+        state = EpisodeState(episode_spec, session, name, self.lent)
         if isinstance(episode_spec, ForkedSpec):
             state.repetition.origin = episode_spec.origin
         super().__init__(state, name, rules)
@@ -121,10 +121,9 @@ class Episode(Speaker):
         system: str = "",
         tools: Sequence[CallableTool] = (),
         max_turns: int | None = None,
-        max_sampled_tokens: int = sys.maxsize,
         instance: int | None = None,
     ) -> Speaker:
-        """Add another speaker with its own system message, tools and limits.
+        """Add another speaker with its own system message, tools and number of turns.
 
         Each speaker has its own trajectory. Advantages compare the trajectories of a role in all
         episodes of a problem. `instance` numbers the speakers of a role: the second speaker of the
@@ -149,7 +148,6 @@ class Episode(Speaker):
             system=system,
             tools=tuple(tools),
             max_turns=self.rules.max_turns if max_turns is None else max_turns,
-            max_sampled_tokens=max_sampled_tokens,
         )
         begin = (Message("system", system),) if system else ()
         made = self._makes.get(role, Speaker)(self.state, name, rules, *begin)

@@ -36,7 +36,6 @@ class EpisodeState:
     spec: EpisodeSpec
     session: SamplerSession
     main: str
-    max_sampled_tokens: int
     lent: dict[type[Lent], Lent]
     spans: list[Span] = field(default_factory=list)
     trunk: EpisodeBranch = field(default_factory=EpisodeBranch)

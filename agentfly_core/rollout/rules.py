@@ -353,7 +353,7 @@ class EpisodeRules:
         """Return the limit that ended a reply, or None if the reply reached none.
 
         - `prompt`: the number of tokens in the prompt of the reply
-        - `left`: the number of tokens that the speaker was still allowed to sample
+        - `left`: the number of tokens that the episode was still allowed to sample
         """
         tokens = sum(len(span.tokens) for span in sampled)
         if sampled[-1].finish != "length":

@@ -340,12 +340,9 @@ class Speaker:
             raise self.rules.too_long(prompt, tokens, self.name == self.state.main)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
-        """Return how many more tokens the limits of the speaker and of the episode allow."""
-        sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
-        mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
-        everybodys = sum(tokens for _, tokens in sampled)
-        own, whole = self.rules.max_sampled_tokens, self.state.max_sampled_tokens
-        return max(0, min(own - mine, whole - everybodys))
+        """Return how many more tokens the episode's limit allows."""
+        sampled = sum(len(one.tokens) for one in branch.replies)
+        return max(0, self.rules.max_sampled_tokens - sampled)
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
         """Whether these messages are the opening that the episode's main speaker reads."""

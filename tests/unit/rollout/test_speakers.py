@@ -129,18 +129,19 @@ async def test_a_reward_sees_the_trajectory_that_answered_once() -> None:
     assert [timing.trajectory_id for timing in timings] == [found[1].id]
 
 
-async def test_each_speaker_has_limits_of_its_own() -> None:
+async def test_each_speaker_has_its_own_limit_of_turns() -> None:
     async def agent(episode: Episode) -> Ending:
-        short = episode.speaker("short", max_turns=1, max_sampled_tokens=4)
+        short = episode.speaker("short", max_turns=1)
         for _ in range(3):
             await episode.reply(Message("user", "On."))
-        assert (await short.reply(Message("user", "Sum up."))).content == "shor"
-        raise AssertionError("its tokens are spent")
+        assert (await short.reply(Message("user", "Sum up."))).content == "short 3"
+        await short.reply(Message("user", "More."))
+        raise AssertionError("its only turn is over")
 
     found = await played(agent)
     assert [(t.agent, len(t.turns), t.ending) for t in found] == [
-        ("agent", 3, Ending.MAX_SAMPLED_TOKENS),
-        ("short", 1, Ending.MAX_SAMPLED_TOKENS),
+        ("agent", 3, Ending.MAX_TURNS),
+        ("short", 1, Ending.MAX_TURNS),
     ]
 
 
