@@ -1,21 +1,18 @@
 """The JSON schema of a tool's arguments, and the validation of tool calls."""
 
-import functools
 import inspect
 import json
-import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import GenericAlias, UnionType
-from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NotRequired, Required
 
 from griffe import Docstring, DocstringSectionKind, DocstringStyle
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import to_jsonable_python
-from typing_extensions import TypedDict, is_typeddict
+from typing_extensions import TypedDict
 
 from agentfly_core.authoring.injection import AuthorFunction, name, unbound
 from agentfly_core.config.import_path import nullable
@@ -123,7 +120,7 @@ def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, 
     fields = {}
     for key, parameter in parameters.items():
         metadata: dict[str, Any] = {"description": described[key]} if key in described else {}
-        kind, default = known_to_pydantic(parameter.annotation), parameter.default
+        kind, default = parameter.annotation, parameter.default
         if default is inspect.Parameter.empty:
             fields[key] = Required[Annotated[kind, Field(**metadata)]]
             continue
@@ -160,37 +157,6 @@ class _Untitled(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
-
-
-def known_to_pydantic(kind: Any, within: tuple[Any, ...] = ()) -> Any:
-    """Replace TypedDicts in a type by TypedDicts of typing_extensions.
-
-    Before Python 3.12, pydantic accepts only these. `within` are the types that contain this type.
-    Raises ValueError if a type contains itself.
-    """
-    if is_typeddict(kind) and type(kind).__module__ == "typing":
-        if kind in within:
-            raise holds_itself(kind.__name__)
-        fields = {}
-        for key, held in get_type_hints(kind, include_extras=True).items():
-            while get_origin(held) in (Required, NotRequired):
-                (held,) = get_args(held)
-            needed = Required if key in kind.__required_keys__ else NotRequired
-            fields[key] = needed[known_to_pydantic(held, (*within, kind))]
-        made = TypedDict(kind.__name__, fields)  # type: ignore[misc]
-        made.__doc__ = kind.__doc__
-        return made
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return Annotated[known_to_pydantic(arguments[0], within), *arguments[1:]]
-    rebuilt = tuple(known_to_pydantic(argument, within) for argument in arguments)
-    if rebuilt == arguments:
-        return kind
-    if isinstance(kind, UnionType):
-        return functools.reduce(operator.or_, rebuilt)
-    if isinstance(kind, GenericAlias):
-        return GenericAlias(origin, rebuilt)
-    return kind.copy_with(rebuilt)
 
 
 def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,11 @@
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, Union
+from typing import Annotated, Any, Literal, NotRequired, Union
 
 import pytest
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
 from agentfly_core import Problem, ToolCall, tool
 
