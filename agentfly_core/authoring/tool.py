@@ -7,7 +7,7 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Unpack, overload
@@ -215,13 +215,12 @@ class Tool(author_part.AuthorPart):
             ) from None
 
     def _plain(self, value: Any) -> Any:
-        """Convert a value to JSON types if `json.dumps` cannot. Raises ServiceFailure for an
-        iterator.
+        """Convert a value to JSON types if `json.dumps` cannot.
+
+        Raises ServiceFailure for a value without a text form.
         """
-        if isinstance(value, Iterator | AsyncIterator | Awaitable):
-            raise self._no_text(
-                value, "return a list of its items, or await it and return the result"
-            )
+        if isinstance(value, Iterator):  # pydantic would read all of its items
+            return self._written(value)
         return to_jsonable_python(value, fallback=self._written)
 
     def _written(self, value: Any) -> Any:
@@ -233,14 +232,12 @@ class Tool(author_part.AuthorPart):
             return value.tolist()
         # the default text of an object contains an address, which differs between runs
         if ADDRESS.search(text := str(value)):
-            raise self._no_text(value, "return text, or give its class a __str__")
+            kind = type(value).__name__
+            raise ServiceFailure(
+                f"{self.what} returned a value without a text form ({kind}): return text or a list "
+                "of values, or give its class a __str__."
+            )
         return text
-
-    def _no_text(self, value: object, advice: str) -> ServiceFailure:
-        kind = type(value).__name__
-        return ServiceFailure(
-            f"{self.what} returned a value without a text form ({kind}): {advice}."
-        )
 
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)
