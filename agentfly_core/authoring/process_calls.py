@@ -141,16 +141,12 @@ class _Process(GuardedProcess):
 
     def __init__(self) -> None:
         super().__init__(PROGRAM, {})
-        self._loaded: set[str] = set()
 
     def know(self, part: Named) -> None:
-        """Let the process import a tool or reward, unless it has already imported it with these
-        settings.
+        """Let the process import a tool or reward. It imports a part with the same settings once.
 
         Raises ServiceFailure if the import fails.
         """
-        if part.text in self._loaded:
-            return
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
         try:
             answer = self.ask(asking, START_SECONDS)
@@ -160,7 +156,6 @@ class _Process(GuardedProcess):
             ) from None
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
-        self._loaded.add(part.text)
 
     def ask(self, question: str, seconds: float) -> Answer:
         """Send a question to the process, and return the answer.
