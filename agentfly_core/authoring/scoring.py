@@ -46,14 +46,7 @@ async def score(
     speaker of a role, `name/speaker/role/2`. The values are not weighted. An episode is Unscored if
     it FAILED, or if one of its rewards gave no score. It is also Unscored if a reward's
     `by_speaker` contains a speaker without a trajectory in `among` (by default `trajectories`).
-    Raises ValueError if two rewards have the same name.
     """
-    names = [reward.name for reward in rewards]
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"Two rewards have the same name: {sorted(names)}; give one of them another name, "
-            "`@reward(name=...)`."
-        )
     # as many tasks as the largest `concurrency`, because fewer would silently lower it
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
     speakers = list(dict.fromkeys(one.agent for one in among or trajectories))

@@ -72,7 +72,7 @@ class ResourceManager:
         raises an error if this start fails, too.
         """
         for kind in kinds:
-            self._pool(kind).warm(count, seconds)
+            self._pools[kind].warm(count, seconds)
 
     @asynccontextmanager
     async def leases(
@@ -95,9 +95,8 @@ class ResourceManager:
         - LeaseTimeout if no environment becomes free in time
         - LeaseExpired after the deadline
         - ServiceFailure if an environment fails
-        - ValueError for a class without a limit
         """
-        pools = {kind: self._pool(kind) for kind in in_order(kinds)}
+        pools = {kind: self._pools[kind] for kind in in_order(kinds)}
         async with AsyncExitStack() as stack:
             lent = {
                 kind: await stack.enter_async_context(pool.lend(problem, timeout))
@@ -146,11 +145,6 @@ class ResourceManager:
             for kind, pool in self._pools.items()
             for name, value in pool.metrics().items()
         }
-
-    def _pool(self, kind: type[Environment]) -> Pool:
-        if kind not in self._pools:
-            raise ValueError(f"{kind.__name__} has no limit. Set one under `environments`.")
-        return self._pools[kind]
 
 
 @contextmanager

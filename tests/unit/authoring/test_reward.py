@@ -1,7 +1,6 @@
 import asyncio
 import functools
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -270,12 +269,6 @@ async def test_synchronous_rewards_run_at_the_same_time() -> None:
 
     scores = await score([played(f"t{i}") for i in range(8)], {meets: 1.0})
     assert [s.reward for s in scores] == [1.0] * 8
-
-
-async def test_two_rewards_of_one_name_are_refused() -> None:
-    other: Callable[..., float] = lambda trajectory: 1.0  # noqa: E731
-    with pytest.raises(ValueError, match="same name"):
-        await score([], {exact: 1.0, reward(name="exact")(other): 1.0})
 
 
 def flaky(failures: int, **limits: Any) -> tuple[Reward, list[str]]:

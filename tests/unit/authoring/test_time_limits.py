@@ -244,13 +244,3 @@ def test_a_cached_client_serves_tools_and_rewards_of_later_steps(site: str) -> N
             scores = score_here(played, {judge: 1.0}, "")
             assert [t.observations for t in played] == [(Observation("ask", "0.5"),)] * 4
             assert [s.reward for s in scores] == [0.5] * 4
-
-
-def test_too_many_calls_at_once_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_table, "ROWS", 3)
-    calls = CallTable(mmap.mmap(-1, 3 * call_table.ROW))
-    rows = [calls.begin("The tool 'search'", "9f2c", 30.0, True) for _ in range(2)]
-    with pytest.raises(RuntimeError, match=r"2 calls "):
-        calls.begin("The tool 'search'", "9f2c", 30.0, True)
-    calls.free(rows[0])
-    assert calls.begin("The tool 'search'", "9f2c", 30.0, True) == rows[0]

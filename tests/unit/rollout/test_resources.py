@@ -110,13 +110,6 @@ async def test_two_kinds_are_each_lent_as_what_they_are() -> None:
         assert (type(room), type(hall)) == (Room, Hall)
 
 
-async def test_a_kind_without_a_limit_is_refused() -> None:
-    async with ResourceManager({Room: 1}) as resources:
-        with pytest.raises(ValueError, match="Hall has no limit"):
-            async with lease(resources, Hall, ONE, LIMIT):
-                pass
-
-
 def test_each_event_loop_may_have_its_own() -> None:
     async def visit() -> None:
         async with ResourceManager({Room: 1}) as resources, lease(resources, Room, ONE, LIMIT):
