@@ -123,11 +123,6 @@ class Tool(author_part.AuthorPart):
             if key not in parameters
         ]
 
-    @functools.cached_property
-    def needs(self) -> Mapping[str, type[Lent]]:
-        """The injected parameters of the tool: environments and the Problem, by parameter name."""
-        return self.signature.lent
-
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
         """Call the tool, and return the observation that the model reads.
 
@@ -136,7 +131,7 @@ class Tool(author_part.AuthorPart):
         """
         if not self.process:
             return await self._answer(call, lent, self.call)
-        problem = lent[Problem] if self.needs else None
+        problem = lent[Problem] if self.signature.lent else None
         assert problem is None or isinstance(problem, Problem)
         try:
             answer = await self.ask_process(asdict(_Question(call, problem)))
@@ -156,7 +151,7 @@ class Tool(author_part.AuthorPart):
     async def _answer(
         self, call: ToolCall, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
     ) -> Observation:
-        borrowed = {name: lent[kind] for name, kind in self.needs.items()}
+        borrowed = {name: lent[kind] for name, kind in self.signature.lent.items()}
         used = [thing for thing in borrowed.values() if isinstance(thing, Environment)]
         try:
             bound = functools.partial(

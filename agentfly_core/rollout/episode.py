@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
 from agentfly_core.rollout.episode_state import EpisodeState, current_branch
@@ -32,7 +33,6 @@ from agentfly_core.rollout.history.timeline import EpisodeBranch
 from agentfly_core.rollout.mailbox import EpisodeMailbox
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import (
-    CallableTool,
     EpisodeOver,
     EpisodeRules,
     EpisodeSpec,
@@ -119,7 +119,7 @@ class Episode(Speaker):
         role: str,
         *,
         system: str = "",
-        tools: Sequence[CallableTool] = (),
+        tools: Sequence[Tool] = (),
         max_turns: int | None = None,
         instance: int | None = None,
     ) -> Speaker:
@@ -272,10 +272,6 @@ class Episode(Speaker):
         await self.state.fork(count)
         repetition.path.forks.append(0)
         return 0
-
-    async def leave(self) -> None:
-        """Cancel the agent's pending requests and refuse further requests."""
-        await self.state.end()
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
         return messages == self.opening

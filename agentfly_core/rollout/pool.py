@@ -281,16 +281,13 @@ class Pool:
 
     async def _kept(self, instance: Instance) -> bool:
         """Return whether the instance may be leased again. If not, close the instance."""
-        kept, healthy = False, instance.environment.healthy
+        healthy, check = list[bool](), instance.environment.healthy
         # in a spoilt environment, a call that exceeded its time limit may still be running
         if not self._is_worn(instance) and not instance.environment.spoilt:
-            try:
-                kept = bool(await author_part.call(healthy, CLOSE_SECONDS, self._called(healthy)))
-            except Exception as error:  # after any error the instance is closed
-                self._failure(healthy, error)
-        if not kept:
+            await self._tried(check, CLOSE_SECONDS, keep=lambda well: healthy.append(bool(well)))
+        if not any(healthy):
             await self._end(instance)
-        return kept
+        return any(healthy)
 
     def _is_worn(self, instance: Instance) -> bool:
         uses = [most for most in (self._limit.max_uses, self._kind.max_uses) if most is not None]

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.authoring.injection import Asking, Lent
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.inference.sampler import Sampler, SamplingParams
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.records.trajectory import (
@@ -24,7 +24,6 @@ from agentfly_core.records.trajectory import (
     Problem,
     Role,
     Sampled,
-    ToolCall,
 )
 from agentfly_core.rollout.history.branching import ForkRule
 from agentfly_core.rollout.history.forks import ForkOrigin
@@ -137,32 +136,6 @@ class ForkedSpec(EpisodeSpec):
         return hashing.short(self.id, speaker)
 
 
-class CallableTool(Asking, Protocol):
-    """The interface of a tool that speakers can call; see `authoring.tool.Tool`."""
-
-    @property
-    def name(self) -> str:
-        """The tool's name, which the model reads."""
-
-    @property
-    def schema(self) -> ToolSchema:
-        """The tool's schema, which the model reads."""
-
-    @property
-    def parallel(self) -> bool:
-        """Whether several calls of the tool in the same reply run concurrently."""
-
-    @property
-    def ends_episode(self) -> bool:
-        """Whether a successful call of the tool ends the episode."""
-
-    async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """Execute a call and return the observation that the model reads next.
-
-        Raises ServiceFailure if a service or an environment fails.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
     """A role of the agent for which a fixed policy with its own sampler replies.
@@ -259,7 +232,7 @@ class EpisodeRules:
     """
 
     template: ChatTemplate
-    tools: tuple[CallableTool, ...]
+    tools: tuple[Tool, ...]
     system: str
     max_turns: int
     max_tokens: int

@@ -266,7 +266,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
             raise episode.state.fault from None
         return _broken(episode), _agent_error(agent, error, spec)
     finally:
-        await episode.leave()
+        await episode.state.end()
 
 
 def _agent_error(agent: str, error: Exception, spec: RolloutSpec) -> str:

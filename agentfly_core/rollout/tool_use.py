@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.records.trajectory import BadCall, Ending, Observation, ToolCall
 from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.history.forks import AnsweredCalls
 from agentfly_core.rollout.history.timeline import EpisodeBranch
-from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules
 from agentfly_core.system.formats.text import clip, did_you_mean
 
 
@@ -22,7 +23,7 @@ class ToolUse:
     rules: EpisodeRules
 
     @cached_property
-    def _tools(self) -> dict[str, CallableTool]:
+    def _tools(self) -> dict[str, Tool]:
         return {tool.name: tool for tool in self.rules.tools}
 
     async def call(

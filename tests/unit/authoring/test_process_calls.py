@@ -233,7 +233,7 @@ def local() -> Tool:
 )
 def test_what_cannot_run_in_another_process_is_refused(part: Tool | Reward, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        _ = part.needs
+        _ = part.signature
 
 
 def test_its_processes_die_with_ours() -> None:

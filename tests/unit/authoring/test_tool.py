@@ -113,7 +113,7 @@ def test_the_schema_tells_the_signature_and_the_docstring() -> None:
 
 
 def test_what_is_lent_is_hidden_from_the_schema() -> None:
-    assert everything.needs == {"shelf": Shelf, "problem": Problem}
+    assert everything.signature.lent == {"shelf": Shelf, "problem": Problem}
     assert not {"shelf", "problem"} & set(everything.schema.parameters["properties"])
 
 
