@@ -5,14 +5,14 @@ import functools
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypedDict, TypeGuard, TypeVar
 
 from typing_extensions import TypeIs
 
 from agentfly_core.authoring import process_calls
-from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.environment import Environment, in_order
 from agentfly_core.authoring.injection import (
     NAMED,
     AuthorFunction,
@@ -158,6 +158,13 @@ class AuthorPart(ABC):
         "my_quiz:look_up".
         """
         return f"{self.made_of.__module__}:{getattr(self.made_of, '__qualname__', '')}"
+
+
+def kinds_needed(parts: Iterable[AuthorPart]) -> tuple[type[Environment], ...]:
+    """Return the environment classes that tools and rewards need, in the order in which episodes
+    lease them.
+    """
+    return in_order({kind for part in parts for kind in part.signature.environments.values()})
 
 
 async def call(

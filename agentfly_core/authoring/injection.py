@@ -8,9 +8,9 @@ import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
-from agentfly_core.authoring.environment import Environment, in_order
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Group, Problem, Score, Team, Trajectory
 
 Lent = Environment | Problem | Trajectory | Team | Group
@@ -43,21 +43,6 @@ class Signature:
     def environments(self) -> dict[str, type[Environment]]:
         """The environment classes among the injected parameters, by parameter name."""
         return {name: kind for name, kind in self.lent.items() if issubclass(kind, Environment)}
-
-
-class Asking(Protocol):
-    """A tool or a reward. Its injected parameters may include environments."""
-
-    @property
-    def signature(self) -> Signature:
-        """The injected parameters, and the parameters that the caller passes."""
-
-
-def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:
-    """Return the environment classes that tools and rewards need, in the order in which episodes
-    lease them.
-    """
-    return in_order({kind for part in parts for kind in part.signature.environments.values()})
 
 
 def read(function: AuthorFunction) -> Signature:

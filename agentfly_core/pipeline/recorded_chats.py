@@ -2,17 +2,16 @@
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import ClassVar, NoReturn
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation, ToolSchema
 from agentfly_core.authoring.event_loop import run
-from agentfly_core.authoring.injection import Lent, Signature
 from agentfly_core.config.import_path import construct
 from agentfly_core.config.parts import WarmStart
 from agentfly_core.config.reference import chat_file
@@ -32,7 +31,6 @@ from agentfly_core.records.trajectory import (
     Observation,
     Problem,
     Sampled,
-    ToolCall,
     Trajectory,
     Turn,
 )
@@ -44,31 +42,8 @@ from agentfly_core.rollout.speaker import Speaker
 from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import THINK, THOUGHT_END, did_you_mean, fault, shown
 
-NOTHING = Signature({}, {})
 WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
 """Added tokens that a reply's content may contain: they mark reasoning and tool calls."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTool:
-    """A tool that a row of the file lists but the experiment lacks.
-
-    The model reads the tool's schema, but the tool is never called.
-    """
-
-    schema: ToolSchema
-    parallel: ClassVar[bool] = False
-    ends_episode: ClassVar[bool] = False
-    signature: ClassVar[Signature] = NOTHING
-
-    @property
-    def name(self) -> str:
-        """The tool's name, which the model reads."""
-        return self.schema.name
-
-    async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> NoReturn:
-        """Raise AssertionError, because the answers of tools are already in the chat."""
-        raise AssertionError(f"{call.name} was called in a recorded chat")
 
 
 class OtherTokens(Exception):
@@ -146,18 +121,18 @@ class ChatPlayer:
         if row.ours and (kept := self._ours(row)):
             _require_room(kept.turns, self.spec.max_model_len)
             return kept
-        rules, problem = self._rules(row), problem_of(row)
+        rules, problem, tools = self._rules, problem_of(row), self._tools(row)
         prompts = [rules.opening(replace(problem, messages=one.messages)) for one in row.replies]
         pairs, name = zip(row.replies, prompts, strict=True), injection.name(self.spec.agent)
         replies = [replace(reply, messages=prompt) for reply, prompt in pairs]
         spec = EpisodeSpec(problem, 0, "demonstrations", "demonstration", 1.0, 0)
         try:
-            turns = await self._turns(rules, spec, replies, name)
+            turns = await self._turns(tools, spec, replies, name)
         except OtherTokens:
             # the text of every reply is encoded, because later prompts contain the reply that
             # differs
             replies = [replace(reply, call=None) for reply in replies]
-            turns = await self._turns(rules, spec, replies, name)
+            turns = await self._turns(tools, spec, replies, name)
         self._require_plain(replies)
         _require_reasoning(replies, turns)
         _require_room(turns, self.spec.max_model_len)
@@ -203,7 +178,11 @@ class ChatPlayer:
         return trajectory if same else None
 
     async def _turns(
-        self, rules: EpisodeRules, spec: EpisodeSpec, replies: Sequence[RecordedReply], name: str
+        self,
+        tools: Sequence[ToolSchema],
+        spec: EpisodeSpec,
+        replies: Sequence[RecordedReply],
+        name: str,
     ) -> tuple[Turn, ...]:
         """Make a turn for each reply. A reply that continues no earlier reply starts a new context.
 
@@ -213,10 +192,11 @@ class ChatPlayer:
         async def written(conversation: Conversation) -> Message:
             return replies[conversation.turn].message
 
+        rules = self._rules
         script = scripted(written, self.tokenizer, rules.template)
         sampler = Replayed(script, replies, rules.template.stop_tokens)
         speaker = Speaker(EpisodeState(spec, sampler, name, {}), name, rules)
-        settings, played = speaker.settings({}), list[Reply]()
+        settings, played = speaker.settings({"tools": tools}), list[Reply]()
         for number, reply in enumerate(replies):
             earlier = [at for at in range(number) if reply.continues(replies[at])]
             # the reply with the longest prompt, because it is the last reply in the conversation
@@ -230,9 +210,21 @@ class ChatPlayer:
             played.append(one)
         return tuple(map(_trained, speaker.turns, replies))
 
-    def _rules(self, row: ChatRow) -> RolloutSpec:
-        """Return the spec for a row, with the row's tools and without limits except on
-        observations.
+    @cached_property
+    def _rules(self) -> EpisodeRules:
+        """The rules of the experiment, without limits except on observations."""
+        return replace(
+            self.spec,
+            stop=(),
+            max_turns=sys.maxsize,
+            max_tokens=sys.maxsize,
+            max_model_len=sys.maxsize,
+            max_sampled_tokens=sys.maxsize,
+        )
+
+    def _tools(self, row: ChatRow) -> list[ToolSchema]:
+        """Return the tools that the model reads in a row. A row may list tools that the experiment
+        lacks.
 
         Raises ValueError if the row lists or calls an unknown tool, or if the schema of a tool
         differs from the schema of the experiment's tool.
@@ -261,15 +253,7 @@ class ChatPlayer:
                 f"it calls the tool {unknown[0]!r}, expected one of {', '.join(names) or 'none'}: "
                 "add the tool to `tools` of the experiment or of the row"
             )
-        return replace(
-            self.spec,
-            tools=tuple(own.get(tool.name) or ListedTool(tool) for tool in listed),
-            stop=(),
-            max_turns=sys.maxsize,
-            max_tokens=sys.maxsize,
-            max_model_len=sys.maxsize,
-            max_sampled_tokens=sys.maxsize,
-        )
+        return [own[tool.name].schema if tool.name in own else tool for tool in listed]
 
     def _require_plain(self, replies: Sequence[RecordedReply]) -> None:
         """Raise ValueError if a reply's text has a control token, which would end the reply."""

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentfly_core.authoring.author_part import kinds_needed
 from agentfly_core.authoring.event_loop import run
-from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.config.site import Site
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task

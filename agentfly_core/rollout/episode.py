@@ -21,8 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from agentfly_core.authoring.author_part import kinds_needed
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.injection import Lent, kinds_needed
+from agentfly_core.authoring.injection import Lent
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.inference.sampler import SamplerSession

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 
+from agentfly_core.authoring.author_part import kinds_needed
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.authoring.event_loop import LoopHeld, run
-from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.records.trajectory import Problem

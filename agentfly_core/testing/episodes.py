@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring import injection
+from agentfly_core.authoring.author_part import kinds_needed
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.scoring import score
 from agentfly_core.authoring.tool import Tool
