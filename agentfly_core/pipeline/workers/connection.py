@@ -68,7 +68,7 @@ class Disconnected(Exception):
 
 
 class Connection:
-    """A worker process and the connection to it: `Connection({"TMPDIR":
+    """A worker process (`process`) and the connection to it: `Connection({"TMPDIR":
     "/tmp/agentfly-x1/worker.sock.d"}, log)`.
     """
 
@@ -79,18 +79,13 @@ class Connection:
         os.ftruncate(memory, call_table.SIZE)
         self._table = mmap.mmap(memory, call_table.SIZE)
         with log.open("ab") as output:
-            self._process = GuardedProcess(PROGRAM, env, output.fileno(), memory)
+            self.process = GuardedProcess(PROGRAM, env, output.fileno(), memory)
         os.close(memory)
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the worker has died. Only for a worker without a job."""
-        return self._process.lines.at_end
 
     def send(self, message: ToWorker) -> None:
         """Send a message to the worker. Raises Disconnected if the worker has died."""
         try:
-            self._process.lines.send(encoded(message))
+            self.process.lines.send(encoded(message))
         except OSError as error:
             raise Disconnected from error
 
@@ -101,7 +96,7 @@ class Connection:
         time limits of its calls, the worker is killed.
         """
         try:
-            message = decoded(self._process.lines.receive(LOOK))
+            message = decoded(self.process.lines.receive(LOOK))
         except TimeoutError:
             self._kill_if_silent()
             return None
@@ -112,17 +107,9 @@ class Connection:
         assert isinstance(message, FromWorker)
         return message
 
-    def kill(self) -> None:
-        """Kill the worker process. Any thread may call this method."""
-        self._process.kill()
-
-    def end(self) -> None:
-        """Kill the worker process and its descendants."""
-        self._process.end()
-
     def death(self) -> Death:
         """Describe how the worker died, and write the cause to its log."""
-        cause = self._process.cause()
+        cause = self.process.cause()
         with self._log.open("a") as log:
             log.write(f"--- ended: {cause}\n")
         running, calls = call_table.running(self._table), call_table.calls(self._table)
@@ -138,6 +125,6 @@ class Connection:
         if beat and time.monotonic() - beat > longest + MARGIN:
             how = f"blocked its process for more than {longest:g} s"
             self._given_up = GivenUp(how, (*running,))
-            self._process.dump_stacks()
+            self.process.dump_stacks()
             time.sleep(STACKS_SECONDS)
-            self._process.kill()
+            self.process.kill()

@@ -98,7 +98,7 @@ class WorkerProcess:
                     here.send(Cancel())
             if not self._turn.acquire(timeout=END_SECONDS):
                 if here := self._connection:
-                    here.kill()
+                    here.process.kill()
                 return
             self._turn.release()
         self._end()
@@ -106,7 +106,7 @@ class WorkerProcess:
     def _connected(self) -> Connection:
         """Return the connection to the worker process. If it is missing, start a process."""
         # the next job must not be blamed for this death
-        if self._connection and self._connection.is_gone:
+        if self._connection and self._connection.process.lines.at_end:
             self._connection.death()
             self._connection = None
         if self._connection is None:
@@ -119,7 +119,7 @@ class WorkerProcess:
         if here := self._connection:
             self._connection = None
             answer = self._stop(here, End())
-            here.end()
+            here.process.end()
             if isinstance(answer, Failed):
                 raise answer.error
 
@@ -132,7 +132,7 @@ class WorkerProcess:
             here.send(message)
             if answer := self._answer(here, END_SECONDS):
                 return answer
-            here.end()
+            here.process.end()
         except Disconnected:
             here.death()
         self._connection = None
