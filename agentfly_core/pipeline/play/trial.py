@@ -17,7 +17,7 @@ from agentfly_core.authoring.scoring import score_here
 from agentfly_core.config.reference import is_scripted
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.task import Task
-from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
+from agentfly_core.inference.scripted import ScriptedPolicy
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline.demonstrations import boundless
 from agentfly_core.pipeline.play.players import oracle
@@ -99,39 +99,20 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
         sample = evenly(problems, PLAYED)
         temperature, seed = experiment.settings.evaluate.temperature, experiment.settings.data_seed
         specs = of_split(temperature, seed, sample, "trial", len(sample))
-        tokenizer, policies = byte_tokenizer(), {"oracle": knowing, "idle": idle}
-        programs = experiment.site.programs
+        tokenizer, programs = byte_tokenizer(), experiment.site.programs
         rules = rollout_spec(experiment.whole, experiment.mixture, tokenizer, programs=programs)
         spec = _without_judges(boundless(rules))
-        played = _by_playing(spec, tokenizer, experiment.tasks, specs, policies)
-        return report + _report(experiment.name, played["oracle"], played["idle"])
+        played = partial(_played, spec, specs, tokenizer)
+        episodes, tasks = played(knowing), experiment.tasks
+        solved = _solved(tasks, episodes)
+        # some rewards fail without an answer, and an idle policy gives none
+        _require_a_score(episodes, solved)
+        return report + _report(experiment.name, solved, _solved(tasks, played(idle)))
     except GateClosed:
         raise
     except Exception as error:  # a run reports errors in an author's code with their line
         logger.warning("The oracle could not play: %s", fault(error))
         return [*report, f"oracle: not checked, {clip(fault(error), LONGEST)}"]
-
-
-def _by_playing(
-    spec: RolloutSpec,
-    tokenizer: PreTrainedTokenizerBase,
-    tasks: Mapping[str, Task],
-    specs: Sequence[EpisodeSpec],
-    policies: Mapping[str, ScriptedPolicy],
-) -> dict[str, dict[str, bool | str]]:
-    """Play the episodes with each policy, and return the results of `_solved` by policy.
-
-    Example: `{"idle": {"add-41-58": False}}`.
-    """
-    solved = dict[str, dict[str, bool | str]]()
-    for name, policy in policies.items():
-        sampler = scripted(policy, tokenizer, spec.template)
-        episodes = without_held_calls(partial(_played, spec, specs, sampler))
-        solved[name] = _solved(tasks, episodes)
-        # some rewards fail without an answer, and an idle policy gives none
-        if policy is not idle:
-            _require_a_score(episodes, solved[name])
-    return solved
 
 
 def _require_a_score(played: Sequence[Trajectory], outcomes: Mapping[str, bool | str]) -> None:
@@ -151,12 +132,21 @@ def _require_a_score(played: Sequence[Trajectory], outcomes: Mapping[str, bool |
 
 
 def _played(
-    spec: RolloutSpec, specs: Sequence[EpisodeSpec], sampler: Scripted, held: HeldCalls
+    spec: RolloutSpec,
+    specs: Sequence[EpisodeSpec],
+    tokenizer: PreTrainedTokenizerBase,
+    policy: ScriptedPolicy,
 ) -> list[Trajectory]:
-    with resources_for(spec.limits) as resources:
-        marked = Blame.held(held).mark(specs)
-        played, _, _ = run(collect(marked, spec, sampler, lambda _: None, resources))
-        return played
+    """Play the episodes with a policy."""
+    sampler = scripted(policy, tokenizer, spec.template)
+
+    def play(held: HeldCalls) -> list[Trajectory]:
+        with resources_for(spec.limits) as resources:
+            marked = Blame.held(held).mark(specs)
+            played, _, _ = run(collect(marked, spec, sampler, lambda _: None, resources))
+            return played
+
+    return without_held_calls(play)
 
 
 def _without_judges(spec: RolloutSpec) -> RolloutSpec:
