@@ -31,8 +31,8 @@ _SPAN: _Fields = [
     ("policy_version", pa.int32()),
     ("finish", pa.string()),
     ("entropies", pa.list_(pa.float32())),
+    ("trained", pa.bool_()),
 ]
-_TRAINED = ("trained", pa.bool_())
 _OF_CHATS: _Fields = [("messages", pa.string()), ("tools", pa.list_(pa.string()))]
 
 
@@ -40,43 +40,34 @@ def _texts(*names: str) -> _Fields:
     return [(name, pa.string()) for name in names]
 
 
-def _trajectory_schema(number: bytes, span: _Fields, problem: _Fields) -> pa.Schema:
-    """Return the schema with the number `number`.
-
-    It has the columns of schema 1, and additional fields of token spans (`span`) and of problems
-    (`problem`).
-    """
-    turn = [
-        ("read", pa.string()),
-        ("given", pa.list_(pa.int32())),
-        ("reply", pa.string()),
-        ("sampled", pa.list_(pa.struct([*_SPAN, *span]))),
-        ("context", pa.int32()),
-        ("call", pa.int32()),
-        ("temperature", pa.float64()),
-        ("state", pa.string()),
-        ("reward", pa.float64()),
-        ("pictures", pa.list_(pa.string())),
-    ]
-    columns = [
+_TURN: _Fields = [
+    ("read", pa.string()),
+    ("given", pa.list_(pa.int32())),
+    ("reply", pa.string()),
+    ("sampled", pa.list_(pa.struct(_SPAN))),
+    ("context", pa.int32()),
+    ("call", pa.int32()),
+    ("temperature", pa.float64()),
+    ("state", pa.string()),
+    ("reward", pa.float64()),
+    ("pictures", pa.list_(pa.string())),
+]
+TRAJECTORY = pa.schema(
+    [
         *_texts("id", "episode", "problem", "prompt"),
-        *problem,
+        *_OF_CHATS,
         *_texts("facts", "task", "group"),
         ("chain", pa.int32()),
         *_texts("agent", "role"),
-        ("turns", pa.list_(pa.struct(turn))),
+        ("turns", pa.list_(pa.struct(_TURN))),
         *_texts("closing", "ending", "error", "observed"),
         ("seed", pa.int64()),
         ("branch_parent", pa.string()),
         ("branch_turns", pa.int32()),
         *_texts("answered", "policy"),
-    ]
-    return pa.schema(columns, metadata={NUMBER: number})
-
-
-TRAJECTORY = _trajectory_schema(b"3", [_TRAINED], _OF_CHATS)
-TRAJECTORY_1 = _trajectory_schema(b"1", [], [])
-"""Schema of version 0.1.0: all spans are trained, and each prompt is one message."""
+    ],
+    metadata={NUMBER: b"3"},
+)
 SCORED = pa.schema(
     [
         *_texts("trajectory_id", "rewards"),
@@ -91,7 +82,7 @@ PROBLEM_1 = pa.schema(_texts("id", "prompt", "facts", "task"), metadata={NUMBER:
 the digests of such datasets.
 """
 PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
-_SPAN_FIELDS = tuple(name for name, _ in (*_SPAN, _TRAINED))
+_SPAN_FIELDS = tuple(name for name, _ in _SPAN)
 _TURN_FIELDS = ("context", "call", "temperature", "state", "reward", "pictures")
 PLAIN = ("id", "episode", "group", "chain", "agent", "role", "error", "seed", "answered", "policy")
 """Fields of a trajectory that are stored without conversion."""
@@ -134,7 +125,7 @@ def trajectory_row(t: record.Trajectory) -> dict[str, Any]:
 
 def read_trajectories(path: Path) -> list[record.Trajectory]:
     """Read trajectories. Raises ValueError if the schema of the file is not supported."""
-    stored = [trajectory_of(row) for row in _read(path, TRAJECTORY, older=(TRAJECTORY_1,))]
+    stored = [trajectory_of(row) for row in _read(path, TRAJECTORY)]
     if not any(one.branch for one in stored):
         return stored
     by_id, whole = {one.id: one for one in stored}, dict[str, record.Trajectory]()
@@ -210,7 +201,7 @@ def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[record.
 
     Raises ValueError if the schema of the file is not supported.
     """
-    return [_problem(row["id"], row) for row in _read(path, PROBLEM, rows, (PROBLEM_1,))]
+    return [_problem(row["id"], row) for row in _read(path, PROBLEM, PROBLEM_1, rows=rows)]
 
 
 def read_column(path: Path, name: str) -> list[str]:
@@ -229,18 +220,15 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
 
 
 def _read(
-    path: Path,
-    schema: pa.Schema,
-    rows: Sequence[int] | None = None,
-    older: Sequence[pa.Schema] = (),
+    path: Path, *schemas: pa.Schema, rows: Sequence[int] | None = None
 ) -> list[dict[str, Any]]:
     with pq.ParquetFile(path) as file:  # `read_table` takes twice as long for a shard
         table = file.read(use_threads=False)
     number = _number(table.schema)
-    schemas = {_number(one): one for one in (*older, schema)}
-    expected = schemas.get(number, schema)
-    if not (number in schemas and table.schema.equals(expected)):
-        was = "other columns" if number in schemas else f"schema {number}"
+    expected = next((one for one in schemas if _number(one) == number), schemas[0])
+    is_supported = number == _number(expected)
+    if not (is_supported and table.schema.equals(expected)):
+        was = "other columns" if is_supported else f"schema {number}"
         raise ValueError(
             f"{path} has {was}, expected schema {_number(expected)}: read it with the version of "
             "AgentFly that wrote the file."

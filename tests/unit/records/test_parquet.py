@@ -78,17 +78,6 @@ def test_marks_of_a_reply_are_read_back(tmp_path):
     assert (read.lenient, read.id) == (True, "a1B2c3D4e")
 
 
-def test_a_file_of_the_first_version_is_read_with_all_spans_trained(tmp_path):
-    path = tmp_path / "t.parquet"
-    parquet.write_trajectories(path, [trajectory()])
-    (row,) = pq.read_table(path).to_pylist()
-    del row["messages"]
-    for span in (span for turn in row["turns"] for span in turn["sampled"]):
-        del span["trained"]
-    pq.write_table(pa.Table.from_pylist([row], schema=parquet.TRAJECTORY_1), path)
-    assert parquet.read_trajectories(path) == [trajectory()]
-
-
 def test_a_cut_reply_without_tokens_is_read_back_as_cut(tmp_path):
     reply = dataclasses.replace(FIRST.reply, calls=(), cut=True)
     turn = dataclasses.replace(FIRST, reply=reply, sampled=())
