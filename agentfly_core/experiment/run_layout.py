@@ -65,16 +65,6 @@ class PlayLayout(EpisodeLayout):
         self.tokenizer = f"{self.uri}/tokenizer"
 
 
-def plays(store: Store) -> list[str]:
-    """Return the names of all plays, ordered by experiment and number."""
-
-    def parts(name: str) -> tuple[str, int]:
-        experiment, _, number = name.rpartition("-")
-        return (experiment, int(number)) if number.isdecimal() else (name, 0)
-
-    return sorted(store.names(PLAYS), key=parts)
-
-
 def next_play(store: Store, experiment: str) -> str:
     """Return the first free name for a play of an experiment.
 

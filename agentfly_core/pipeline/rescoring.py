@@ -14,7 +14,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.parts import PROGRAM, RewardPart
 from agentfly_core.experiment.keys import VERSIONS
 from agentfly_core.experiment.own_modules import sources
-from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, plays, rollouts
+from agentfly_core.experiment.run_layout import PLAYS, PlayLayout, RunLayout, rollouts
 from agentfly_core.experiment.task import reward_of as reward_at
 from agentfly_core.pipeline.produce import find, publish
 from agentfly_core.records.parquet import SCORES, read_scores, write_scores
@@ -131,7 +131,7 @@ def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> Resc
     layout = PlayLayout(name)
     record: PlayRecord | None = store.read_json(layout.record)
     if record is None or not store.holds(layout.scored):
-        hint = did_you_mean(name, [one for one in plays(store) if one != name])
+        hint = did_you_mean(name, [one for one in store.names(PLAYS) if one != name])
         raise ValueError(f"{store.uri} lacks scored episodes play:{name}.{hint}")
     agent = Settings.model_validate(record["settings"]).agent.use
     where = _folder(layout.uri, rewards)

@@ -9,7 +9,7 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, policy_of_run
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.memory import memory_of
-from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, begun_shards, done_by, plays
+from agentfly_core.experiment.run_layout import PLAYS, PlayLayout, RunLayout, begun_shards, done_by
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.records.trajectory import Trajectory
@@ -224,7 +224,7 @@ def read_play(store: Store, name: str) -> Episodes:
     except Damaged as damage:
         raise Damaged(f"{damage} Restore it, or remove {store.uri}/{layout.uri}.") from None
     if record is None or not held:
-        hint = did_you_mean(name, [other for other in plays(store) if other != name])
+        hint = did_you_mean(name, [other for other in store.names(PLAYS) if other != name])
         raise ValueError(f"{store.uri} has no played episodes {name!r}.{hint}")
     read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
     title = f"play:{name}, {record['policy']} on {record['split']}"
