@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
-from agentfly_core.experiment.run_layout import record_of
+from agentfly_core.experiment.run_layout import RunLayout, record_of
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.run import refuse_if_open
 from agentfly_core.runs.run_request import RunRequest
+from agentfly_core.store.lease import refuse_if_held
 from agentfly_core.store.lock import Locked, LockLost
 from agentfly_core.system.files import disk_fault
 from agentfly_core.system.formats import tracebacks
@@ -101,7 +101,7 @@ def trained(request: RunRequest, arguments: Mapping[str, Any]) -> Summary:
     """
     name, store, site = request.name, request.experiment.store, request.experiment.site
     # checked early, because the start of Prefect's server takes seconds
-    refuse_if_open(store, name)
+    refuse_if_held(store, RunLayout(name).uri)
 
     def again() -> str:
         record = record_of(store, name)

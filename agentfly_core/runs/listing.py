@@ -22,8 +22,7 @@ from agentfly_core.experiment.run_layout import RunLayout, finished_summary, rec
 from agentfly_core.experiment.user_code import edited
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run_tags import tags_of
-from agentfly_core.store.lease import leaseholder
-from agentfly_core.store.lock import holder_of
+from agentfly_core.store.lease import holder_in
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -78,8 +77,7 @@ class Listed:
         fork = record["settings"].get("fork")
         start = fork["step"] if isinstance(fork, dict) else 0
         assert isinstance(steps, int) and isinstance(start, int)
-        remote, here = store.remote, store.path(layout.uri)
-        owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
+        owner = holder_in(store, layout.uri)
         begun = reversed(layout.steps(store))
         held = (step for step in begun if store.holds(layout.step(step).policy))
         summary = finished_summary(store, name, steps)

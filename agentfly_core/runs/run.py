@@ -37,8 +37,7 @@ from agentfly_core.records.ledger import PassRates
 from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store.artifact import Pointer
-from agentfly_core.store.lease import only_writer, refuse_if_leased
-from agentfly_core.store.lock import refuse_if_held
+from agentfly_core.store.lease import only_writer
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.file_shapes import ParentPolicy
 from agentfly_core.system.formats.json_value import as_json
@@ -349,14 +348,6 @@ def opened(experiment: Experiment, name: str) -> Iterator[Run]:
                 for name in (*(f"/{file}" for file in BESIDE), ""):
                     store.remove(f"{layout.uri}{name}")
             raise
-
-
-def refuse_if_open(store: Store, name: str) -> None:
-    """Raise Locked if another process is writing the run. Commands call this before slow work."""
-    if store.remote:
-        refuse_if_leased(store.remote, RunLayout(name).uri)
-    else:
-        refuse_if_held(store.path(RunLayout(name).uri))
 
 
 def _record(experiment: Experiment, name: str) -> RunRecord:

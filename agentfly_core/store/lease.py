@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.store.lock import LockLost, in_words, local_lock, locked
+from agentfly_core.store.lock import LockLost, holder_of, in_words, local_lock, locked
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.json_value import JSON
@@ -36,19 +36,25 @@ first saw this ETag.
 """
 
 
-def refuse_if_leased(remote: Remote, uri: str) -> None:
-    """Raise Locked while a running process holds the lock of a run.
+def refuse_if_held(store: Store, uri: str) -> None:
+    """Raise Locked while a running process holds the lock of a run, in a local or a remote store.
 
     If the owner is on another machine, this function may watch the lock for two minutes.
     """
-    Lease(remote, f"{uri}/lock.json").awaited()
+    if store.remote:
+        Lease(store.remote, f"{uri}/lock.json").awaited()
+    elif holder := holder_of(store.path(uri)):
+        raise locked(Path(uri).name, holder)
 
 
-def leaseholder(remote: Remote, uri: str) -> str:
-    """Return the name of the process that holds the lock of a run.
+def holder_in(store: Store, uri: str) -> str:
+    """Return the name of the process that holds the lock of a run, in a local or a remote store.
 
-    The result is empty if the lock is free, or if it was not renewed for two minutes.
+    The result is empty if the lock is free. This is also so if the lock is on object storage and
+    was not renewed for two minutes.
     """
+    if (remote := store.remote) is None:
+        return holder_of(store.path(uri))
     lock = Lease(remote, f"{uri}/lock.json").look()
     if lock.free or (not lock.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
         return ""
@@ -150,11 +156,11 @@ class Lease:
 
         If the object is damaged, a warning is logged and `owner` is None.
         """
-        text, tag = self.remote.tagged(self.uri) or ("", "")
+        content, tag = self.remote.tagged(self.uri) or (b"", "")
         if not tag:
             return Held("", None, 0, released=True)
         try:
-            return _read(text, tag)
+            return _read(content, tag)
         except ValueError as fault:
             logger.warning("%s is damaged (%s): its owner is unknown.", self.address, fault)
             return Held(tag, None, 0, released=False)
@@ -214,7 +220,7 @@ class Lease:
         """Raise LockLost if this process no longer owns the lock."""
         mine = False
         with suppress(ValueError):
-            mine = self._mine(self.remote.read(self.uri))
+            mine = self._mine(self.remote.content(self.uri))
         if not mine:
             raise LockLost(
                 f"This process no longer owns the lock {self.address}, so it stops writing. "
@@ -236,18 +242,18 @@ class Lease:
 
     def _write(self, released: bool) -> None:
         try:
-            text, tag = self.remote.tagged(self.uri) or (None, "")
+            content, tag = self.remote.tagged(self.uri) or (None, "")
             # the write below fails if the object has a different tag, which means that another
             # process has taken over the lock
-            if self._mine(text):
+            if self._mine(content):
                 self.remote.replace(self.uri, self._text(released), tag)
         except Exception as error:  # after any error the next heartbeat tries again
             logger.warning("The lock %s was not renewed: %s", self.address, error)
 
-    def _mine(self, text: str | None) -> bool:
-        if text is None:
+    def _mine(self, content: bytes | None) -> bool:
+        if content is None:
             return False
-        held = _read(text, "")
+        held = _read(content, "")
         return (held.owner, held.fence) == (self.owner, self.fence)
 
     def _text(self, released: bool) -> str:
@@ -257,9 +263,9 @@ class Lease:
         return json.dumps({"owner": self.owner.to_json(), **state, "released": released})
 
 
-def _read(text: str, tag: str) -> Held:
-    """Parse the text of a lock object. Raises ValueError if it is damaged."""
-    match strict_json.parse(text):
+def _read(content: bytes, tag: str) -> Held:
+    """Parse the content of a lock object. Raises ValueError if it is damaged."""
+    match strict_json.parse(content.decode()):
         case {"owner": owner, "fence": int(fence), "released": bool(released)}:
             return Held(tag, Owner.of(owner), fence, released)
     raise ValueError("expected owner, fence and released")

@@ -43,12 +43,6 @@ def holder_of(folder: Path) -> str:
         return ""
 
 
-def refuse_if_held(folder: Path) -> None:
-    """Raise Locked while a running process holds the lock of a local run folder."""
-    if holder := holder_of(folder):
-        raise locked(folder.name, holder)
-
-
 @contextmanager
 def local_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a run folder during the `with` block.

@@ -92,28 +92,20 @@ class Remote:
             return bytes(self.fs.cat_file(self.path(uri)))
         return None
 
-    def read(self, uri: str) -> str | None:
-        """Read the text of an object, or None if it is missing."""
-        content = self.content(uri)
-        return content.decode() if content is not None else None
-
     def write(self, uri: str, text: str) -> None:
         """Replace the text of an object."""
         self.guard()
         with self.asking("write", uri):
             self.fs.pipe_file(self.path(uri), text.encode())
 
-    def tagged(self, uri: str) -> tuple[str, str] | None:
-        """Read the text and the ETag of an object, or return None if the object is missing.
-
-        Invalid UTF-8 becomes U+FFFD.
-        """
+    def tagged(self, uri: str) -> tuple[bytes, str] | None:
+        """Read the bytes and the ETag of an object, or return None if the object is missing."""
         with suppress(FileNotFoundError), self.asking("read", uri):
-            # The tag is read before the text. If another process writes between the two reads, a
-            # later write with this tag fails. In the reverse order, the write would succeed and
-            # replace a text that this process has not read.
+            # The tag is read before the content. If another process writes between the two reads,
+            # a later write with this tag fails. In the reverse order, the write would succeed and
+            # replace a content that this process has not read.
             tag = str(self.fs.info(self.path(uri))["ETag"])
-            return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
+            return bytes(self.fs.cat_file(self.path(uri))), tag
         return None
 
     def age(self, uri: str) -> float:

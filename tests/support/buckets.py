@@ -20,14 +20,12 @@ class Bucket(dict[str, str]):
         super().__init__(texts or {})
         self.ages: dict[str, float] = {}
 
-    def read(self, uri: str) -> str | None:
-        return self.get(uri)
-
     def content(self, uri: str) -> bytes | None:
         return self[uri].encode() if uri in self else None
 
-    def tagged(self, uri: str) -> tuple[str, str] | None:
-        return (self[uri], hashlib.md5(self[uri].encode()).hexdigest()) if uri in self else None
+    def tagged(self, uri: str) -> tuple[bytes, str] | None:
+        content = self.content(uri)
+        return (content, hashlib.md5(content).hexdigest()) if content is not None else None
 
     def age(self, uri: str) -> float:
         return self.ages.get(uri, 0.0)

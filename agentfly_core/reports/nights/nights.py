@@ -16,7 +16,7 @@ from typing import Protocol
 from agentfly_core.config.experiment import Night, OrderPosition
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.run_layout import finished_summary, record_of
+from agentfly_core.experiment.run_layout import RunLayout, finished_summary, record_of
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.experiment.task import require_rewards
 from agentfly_core.pipeline.retention import NoSpace
@@ -36,8 +36,9 @@ from agentfly_core.reports.nights.night_ledger import (
     ScoredProblems,
 )
 from agentfly_core.reports.nights.promotion_gate import CONFIRMATION, Verdict
-from agentfly_core.runs.run import known_run, problems_played, recorded_settings, refuse_if_open
+from agentfly_core.runs.run import known_run, problems_played, recorded_settings
 from agentfly_core.store.artifact import Artifact, Pointer
+from agentfly_core.store.lease import refuse_if_held
 from agentfly_core.store.lock import Locked
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats.checksummed_json import Damaged
@@ -167,7 +168,7 @@ class Nights:
         both cases, the attempt is not recorded.
         """
         experiment, store = self.experiment, self.experiment.store
-        refuse_if_open(store, night)
+        refuse_if_held(store, RunLayout(night).uri)
         history, why = self.ledger.read(), "It is continued."
         plan, today = history.beginning(night), experiment.settings.model_dump(mode="json")
         changes = recorded_changes(store, night, experiment.name, today)

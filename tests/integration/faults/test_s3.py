@@ -21,7 +21,7 @@ from agentfly_core.experiment.run_policies import final_policy
 from agentfly_core.pipeline.loop.library import load_experiment, train
 from agentfly_core.runs.run import opened
 from agentfly_core.store.artifact import ArtifactKey
-from agentfly_core.store.lease import leaseholder, refuse_if_leased, remote_lock
+from agentfly_core.store.lease import holder_in, refuse_if_held, remote_lock
 from agentfly_core.store.lock import Locked, LockLost
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.object_storage import Refused, Remote
@@ -91,7 +91,7 @@ def reached(s3: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
 def test_reads_and_writes_name_a_missing_bucket() -> None:
     gone = Remote("s3://nobody/exp")
     for ask in (
-        gone.read,
+        gone.content,
         gone.names,
         gone.tagged,
         lambda uri: gone.write(uri, ""),
@@ -244,14 +244,17 @@ def test_the_result_of_another_machine_replaces_a_working_copy(
     assert (one.open(artifact) / "scores.parquet").read_text() == "scores of samples that differ"
 
 
-def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -> None:
+def test_a_run_on_object_storage_has_one_writer_until_that_dies(
+    tmp_path: Path, reached: None
+) -> None:
     remote = Remote(f"{BUCKET}/locked")
+    store = Store(tmp_path, remote)
     command = [sys.executable, "-c", HOLD, remote.uri]
     with subprocess.Popen(command, stdin=-1, stdout=-1, env=os.environ) as first:
         assert first.stdout and first.stdout.readline() == b"held\n"
         with pytest.raises(Locked, match=f"held by process {first.pid}"):
-            refuse_if_leased(remote, "runs/demo")
-        assert leaseholder(remote, "runs/demo").startswith(f"process {first.pid} on ")
+            refuse_if_held(store, "runs/demo")
+        assert holder_in(store, "runs/demo").startswith(f"process {first.pid} on ")
         with (
             pytest.raises(Locked, match=f"held by process {first.pid}"),
             remote_lock(remote, "runs/demo"),
@@ -259,7 +262,7 @@ def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -
             pass
         first.kill()
     with remote_lock(remote, "runs/demo"):
-        assert leaseholder(remote, "runs/demo").startswith(f"process {os.getpid()} on ")
+        assert holder_in(store, "runs/demo").startswith(f"process {os.getpid()} on ")
 
 
 def test_a_process_that_lost_its_run_stops_writing(
@@ -270,8 +273,8 @@ def test_a_process_that_lost_its_run_stops_writing(
     assert store.remote
     with remote_lock(store.remote, "runs/demo"):
         store.write_json("runs/demo/run.json", {"seed": 0})
-        text, tag = store.remote.tagged("runs/demo/lock.json") or ("", "")
-        held = json.loads(text)
+        content, tag = store.remote.tagged("runs/demo/lock.json") or (b"", "")
+        held = json.loads(content)
         elsewhere = held | {"owner": held["owner"] | {"host": "another"}}
         assert store.remote.replace("runs/demo/lock.json", json.dumps(elsewhere), tag)
         with remote_lock(Remote(store.uri), "runs/demo"):
@@ -297,9 +300,9 @@ def test_the_worker_of_a_session_that_lost_its_run_stops_writing(
     assert remote
 
     def take_over(progress: Progress) -> None:
-        text, tag = remote.tagged("runs/demo/lock.json") or ("", "")
+        content, tag = remote.tagged("runs/demo/lock.json") or (b"", "")
         if progress.stage == "evaluate":
-            elsewhere = text.replace(f'"pid": {os.getpid()}', '"pid": 999999')
+            elsewhere = content.decode().replace(f'"pid": {os.getpid()}', '"pid": 999999')
             remote.replace("runs/demo/lock.json", elsewhere, tag)
 
     with pytest.raises(LockLost), listening(take_over):
@@ -344,9 +347,9 @@ def test_only_one_of_two_concurrent_writers_succeeds(reached: None) -> None:
     remote = Remote(f"{BUCKET}/raced")
     assert [remote.create("lock.json", text) for text in ("mine", "yours")] == [True, False]
     content = remote.tagged("lock.json")
-    assert content and content[0] == "mine"
+    assert content and content[0] == b"mine"
     assert [remote.replace("lock.json", text, content[1]) for text in ("mine again", "yours")] == [
         True,
         False,
     ]
-    assert remote.read("lock.json") == "mine again"
+    assert remote.content("lock.json") == b"mine again"

@@ -3,6 +3,7 @@
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,11 +14,12 @@ from agentfly_core.store.lease import (
     Clock,
     Lease,
     guard,
-    leaseholder,
-    refuse_if_leased,
+    holder_in,
+    refuse_if_held,
 )
 from agentfly_core.store.lock import Locked, LockLost
 from agentfly_core.store.object_storage import Remote
+from agentfly_core.store.store import Store
 from agentfly_core.system.process import Owner
 from tests.support.buckets import Bucket
 from tests.support.clocks import Moved, set_clock
@@ -211,19 +213,20 @@ def test_a_renewal_is_retried_after_a_network_error(
     mine.check()
 
 
-def test_the_clock_of_the_store_decides_about_the_holder(run: str) -> None:
+def test_the_clock_of_the_store_decides_about_the_holder(run: str, tmp_path: Path) -> None:
     bucket: Any = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, renewed=4e9)})
+    store = Store(tmp_path, bucket)
     for seconds, holder in ((30.0, "process 4711 on node7"), (300.0, "")):
         bucket.ages[f"runs/{run}/lock.json"] = seconds
-        assert leaseholder(bucket, f"runs/{run}") == holder
+        assert holder_in(store, f"runs/{run}") == holder
     bucket[f"runs/{run}/lock.json"] = held(MINE)
-    assert leaseholder(bucket, f"runs/{run}") == str(MINE), "it lives, so that it is only slow"
+    assert holder_in(store, f"runs/{run}") == str(MINE), "it lives, so that it is only slow"
     bucket[f"runs/{run}/lock.json"] = "\0" * 90
-    assert leaseholder(bucket, f"runs/{run}") == ""
-    assert leaseholder(bucket, "runs/no-such") == ""
+    assert holder_in(store, f"runs/{run}") == ""
+    assert holder_in(store, "runs/no-such") == ""
     with pytest.raises(Locked, match=f"process {MINE.pid}"):
         bucket[f"runs/{run}/lock.json"] = held(MINE)
-        refuse_if_leased(bucket, f"runs/{run}")
+        refuse_if_held(store, f"runs/{run}")
 
 
 def test_a_removed_lock_is_released_silently(run: str, caplog: pytest.LogCaptureFixture) -> None:

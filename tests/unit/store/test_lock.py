@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.store.lock import Locked, holder_of, local_lock, refuse_if_held
+from agentfly_core.store.lease import refuse_if_held
+from agentfly_core.store.lock import Locked, holder_of, local_lock
+from agentfly_core.store.store import Store
 from agentfly_core.system.process import Owner
 
 WRITTEN = json.dumps(Owner.current().to_json()).encode()
@@ -15,11 +17,15 @@ DAMAGED = [WRITTEN[:40], b"\0" * len(WRITTEN), b"\xff" + WRITTEN, b"[]", b"{}", 
 
 @pytest.mark.parametrize("damaged", [b"", *DAMAGED], ids=["empty", *range(len(DAMAGED))])
 def test_a_run_with_a_damaged_lock_file_continues(tmp_path: Path, damaged: bytes) -> None:
-    (tmp_path / "lock.json").write_bytes(damaged)
-    assert holder_of(tmp_path) == ""
-    refuse_if_held(tmp_path)
-    with local_lock(tmp_path):
-        assert holder_of(tmp_path) == str(Owner.current())
+    folder = tmp_path / "runs/demo"
+    folder.mkdir(parents=True)
+    (folder / "lock.json").write_bytes(damaged)
+    assert holder_of(folder) == ""
+    refuse_if_held(Store(tmp_path, None), "runs/demo")
+    with local_lock(folder):
+        assert holder_of(folder) == str(Owner.current())
+        with pytest.raises(Locked, match=f"'demo' is held by process {Owner.current().pid}"):
+            refuse_if_held(Store(tmp_path, None), "runs/demo")
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=range(len(DAMAGED)))
@@ -46,6 +52,5 @@ def test_reading_the_holder_does_not_lock(tmp_path: Path) -> None:
         pass
     with (tmp_path / "lock.json").open("rb"):
         assert holder_of(tmp_path) == ""
-        refuse_if_held(tmp_path)
         with local_lock(tmp_path):
             pass
