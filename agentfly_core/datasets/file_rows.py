@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,8 +38,7 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
         case ".csv":
             return _table(path, _text(path))
         case ".parquet":
-            with _unreadable_parquet(path):
-                return enumerate(pq.read_table(path).to_pylist(), 1)
+            return enumerate(_parquet(path), 1)
         case ".json":
             values = _value(_text(path))
             if not isinstance(values, list):
@@ -55,12 +53,8 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
 def first_fields(path: Path) -> set[str]:
     """Return the names of the fields in the first FIRST rows of a file.
 
-    For a parquet file, the names of all columns are returned. Raises ValueError as `rows` does.
+    Raises ValueError as `rows` does.
     """
-    _require_file(path)
-    if path.suffix == ".parquet":
-        with _unreadable_parquet(path):
-            return {*pq.read_schema(path).names}
     first = (row for _, row in islice(rows(path), FIRST))
     return {field for row in first if isinstance(row, Mapping) for field in row}
 
@@ -99,11 +93,12 @@ def _require_file(path: Path) -> None:
         )
 
 
-@contextmanager
-def _unreadable_parquet(path: Path) -> Iterator[None]:
-    """Convert errors of pyarrow about a damaged file to ValueError."""
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a parquet file. Raises ValueError if the file is damaged."""
     try:
-        yield
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise ValueError(f"{path} is no parquet file with rows that can be read: {error}") from None
 
