@@ -236,13 +236,10 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _tasks_fit(self) -> Self:
-        further = {"evaluate": self.evaluate.datasets, "promotion": self.promotion.datasets}
-        for key, datasets in further.items():
-            if self.tasks and datasets:
-                raise ValueError(
-                    f"{key}.datasets: an experiment with `tasks` cannot have further datasets; "
-                    f"remove {key}.datasets"
-                )
+        for key in self.further_datasets if self.tasks else ():
+            raise ValueError(
+                f"{key}: an experiment with `tasks` cannot have further datasets; remove {key}"
+            )
         for name, one in self.each.items():
             if not one.rollout.problems:
                 raise ValueError(
@@ -314,6 +311,17 @@ class Settings(Section):
     def start_step(self) -> int:
         """The number of the first policy: 0, or `fork.step` for a fork."""
         return self.fork.step if self.fork else 0
+
+    @property
+    def further_datasets(self) -> dict[str, HeldOutDataset]:
+        """The datasets that are used only for evaluation, by their keys:
+        `{"promotion.datasets.hard": ...}`.
+        """
+        promotion, evaluate = self.promotion.datasets, self.evaluate.datasets
+        return {
+            **{f"promotion.datasets.{name}": dataset for name, dataset in promotion.items()},
+            **{f"evaluate.datasets.{name}": dataset for name, dataset in evaluate.items()},
+        }
 
     @property
     def own_steps(self) -> range:

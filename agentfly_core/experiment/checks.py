@@ -10,7 +10,7 @@ from agentfly_core.config.experiment import Settings, Update
 from agentfly_core.config.import_path import algorithm_path, at, check_settings, construct, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.parts import SELF, Part, WarmStart
-from agentfly_core.config.promotion import HeldOutDataset, Promotion
+from agentfly_core.config.promotion import Promotion
 from agentfly_core.config.reference import (
     EndpointPolicy,
     HubModel,
@@ -19,6 +19,7 @@ from agentfly_core.config.reference import (
     RunPolicy,
     SpeakerReference,
     chat_file,
+    is_scripted,
     model_reference,
     run_step,
 )
@@ -51,8 +52,9 @@ def check(settings: Settings) -> dict[str, Task]:
     _require_correction(name, settings.update, rollout.max_staleness, algorithm.needs)
     _compare_something(name, rollout, algorithm.needs, [*whole.rewards])
     _can_be_promoted(settings.promotion, tasks, [reward.name for reward in whole.rewards])
-    _require_datasets("promotion.datasets", settings.promotion.datasets)
-    _require_datasets("evaluate.datasets", settings.evaluate.datasets)
+    for key, dataset in settings.further_datasets.items():
+        with at(key):
+            check_settings(load(dataset.use), dataset.settings, GIVEN["data"])
     _require_a_trained_speaker(whole)
     if settings.evaluate.every and not settings.data.validation:
         raise ValueError(
@@ -126,9 +128,7 @@ def check_inputs(settings: Settings) -> None:
                 model_config.require_vocabulary(tokenizer, config, settings.model)
                 template_of(settings.template, tokenizer)
     datasets = {task_key(name, "data"): task.data for name, task in settings.each.items()}
-    for section, further in (("promotion", settings.promotion), ("evaluate", settings.evaluate)):
-        for name, dataset in further.datasets.items():
-            datasets[f"{section}.datasets.{name}"] = dataset.data
+    datasets |= {key: dataset.data for key, dataset in settings.further_datasets.items()}
     for key, data in datasets.items():
         with at(key):
             if load(data.use) is files:
@@ -264,21 +264,19 @@ def _require_a_trained_speaker(whole: Task) -> None:
 
 
 def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
-    if warm_start and (policy := run_step(warm_start.demonstrations)):
-        if isinstance(model_reference(model), OwnNano):
+    if warm_start and is_scripted(warm_start.demonstrations):
+        with at("warm_start"):
+            check_policy(warm_start.demonstrations, warm_start.settings)
+    elif warm_start:
+        policy = run_step(warm_start.demonstrations)
+        if policy and isinstance(model_reference(model), OwnNano):
             raise ValueError(
                 f"model is {model}, which makes its own tokens, but {warm_start.demonstrations} "
                 f"has the tokens of another model. Set model=run:{policy.run}@0, or set "
                 "warm_start.demonstrations to an import path."
             )
         with at("warm_start.settings"):
-            check_settings(RejectionSampling, warm_start.settings)
-    elif warm_start and chat_file(warm_start.demonstrations):
-        with at("warm_start.settings"):
-            check_settings(ChatFile, warm_start.settings)
-    elif warm_start:
-        with at("warm_start"):
-            check_policy(warm_start.demonstrations, warm_start.settings)
+            check_settings(RejectionSampling if policy else ChatFile, warm_start.settings)
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
@@ -328,12 +326,6 @@ def _require_algorithm(use: str) -> None:
             "algorithm is sft, which imitates all episodes regardless of their rewards: choose rft "
             "to imitate successes, or set warm_start to imitate demonstrations."
         )
-
-
-def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
-    for name, dataset in datasets.items():
-        with at(f"{key}.{name}"):
-            check_settings(load(dataset.use), dataset.settings, GIVEN["data"])
 
 
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:

@@ -60,11 +60,11 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
     played = [settings.template.use, settings.agent.use, *tools, *kinds]
     # rewards with environments run in the rollout
     during = [path for path, reward in _rewards(tasks) if reward.needs]
-    further = (*settings.evaluate.datasets.values(), *settings.promotion.datasets.values())
     shown = (settings.warm_start, *(task.warm_start for task in settings.tasks.values()))
     demonstrated = [warm_start.demonstrations for warm_start in shown if warm_start]
+    made = (settings.data, *settings.further_datasets.values())
     paths = {
-        "prepare": [p for data in (settings.data, *further) for p in datasets(data.model_dump())],
+        "prepare": [path for data in made for path in datasets(data.model_dump())],
         "demonstrate": [*played, *filter(is_scripted, demonstrated)],
         "rollout": [*played, *during],
         "score": [path for path, reward in _rewards(tasks) if not reward.needs],

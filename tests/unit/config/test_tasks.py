@@ -98,7 +98,7 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
         ),
         (
             {"evaluate": {"datasets": {"hard": {"use": "a:b", "test": 2}}}},
-            "evaluate.datasets: an experiment with `tasks` cannot have further",
+            "evaluate.datasets.hard: an experiment with `tasks` cannot have further",
         ),
         (
             {"night": {"number": 2, "tasks": {"smus": {"epoch": 1}}}},
