@@ -5,7 +5,7 @@ cover them.
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,29 +57,18 @@ def timing(metrics: dict[str, float], name: str) -> Iterator[None]:
     metrics[name] = time.monotonic() - start
 
 
-def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
-    """Return the highest value of each metric in several stages.
+def combined(
+    stages: Sequence[Measured], prefix: str, combine: Callable[[list[float]], float]
+) -> dict[str, float]:
+    """Combine the values of each metric in several stages: `combined(stages, "gateway/", sum)`.
 
     Only metrics with names that begin with `prefix` are included.
     """
-    highest: dict[str, float] = {}
-    for stage in stages:
-        for name, value in stage.metrics.items():
-            if name.startswith(prefix):
-                highest[name] = max(value, highest.get(name, value))
-    return highest
-
-
-def total(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
-    """Return the sum of each metric over several stages.
-
-    Only metrics with names that begin with `prefix` are included.
-    """
-    sums = defaultdict[str, float](float)
+    values = defaultdict[str, list[float]](list)
     for name, value in (pair for stage in stages for pair in stage.metrics.items()):
         if name.startswith(prefix):
-            sums[name] += value
-    return dict(sums)
+            values[name].append(value)
+    return {name: combine(own) for name, own in values.items()}
 
 
 def measured(store: Store, artifact: Pointer) -> Measured:

@@ -10,7 +10,7 @@ from agentfly_core.runs.listing import experiment_of
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from agentfly_core.store.artifact import Artifact
-from agentfly_core.store.stage_metrics import measured, total, worst
+from agentfly_core.store.stage_metrics import combined, measured
 
 logger = logging.getLogger(__name__)
 NOTHING = (
@@ -43,8 +43,8 @@ def log_step(
     if not run.experiment.algorithm.needs.compares_group:
         # without comparisons in groups, groups with equal rewards are trained, too
         scores.pop(ZERO_SPREAD, None)
-    counted = {**total(played, "gateway/"), **total(played, "branching/")}
-    of_shards = {**worst(played, "resources/"), **counted}
+    counted = {**combined(played, "gateway/", sum), **combined(played, "branching/", sum)}
+    of_shards = {**combined(played, "resources/", max), **counted}
     metrics = {**scores, **updated.metrics, **of_shards, **seconds}
     before = _metrics(run, step - 1)
     metrics |= stop_conditions.reward_fall(metrics, before)
