@@ -15,8 +15,6 @@ OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
 """Files that the digest of an artifact does not cover, because a repeated run writes different
 contents.
 """
-SMALL = 2**22
-"""If the total size of files in bytes is below this limit, threads would not hash them faster."""
 
 
 def verify(folder: Path) -> Manifest:
@@ -36,8 +34,7 @@ def verify(folder: Path) -> Manifest:
             raise Damaged(mismatch(str(folder / name)))
     paths = [folder / name for name in entries]
     with ThreadPoolExecutor() as threads:
-        small = sum(entry["size"] for entry in entries.values()) < SMALL
-        hashed = map(files.sha256, paths) if small else threads.map(files.sha256, paths)
+        hashed = threads.map(files.sha256, paths)
         for path, entry, sha256 in zip(paths, entries.values(), hashed, strict=True):
             if sha256 != entry["sha256"]:
                 raise Damaged(mismatch(str(path)))
