@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
-
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.parts import PROGRAM
 from agentfly_core.config.reference import is_scripted
@@ -38,8 +36,6 @@ Code = Mapping[str, Mapping[str, str]]
 """For each stage, the digests of the author's modules that the stage runs, as in `Settings.code`:
 `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`."""
 PROGRAM_MODULE = PROGRAM.partition(":")[0]
-CODE = TypeAdapter(dict[str, dict[str, str]])
-DATA_FILES = TypeAdapter(list[str])
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "memory", "update")
 """Stages with keys that cover the author's code."""
 BEFORE_STEPS = ("prepare", "demonstrate")
@@ -142,7 +138,7 @@ def edited(record: RunRecord) -> list[str]:
     Modules that do not exist on this machine are skipped.
     """
     importable_here()
-    data = _digests(filter(os.path.isfile, _data_files(record)))
+    data = _digests(filter(os.path.isfile, record["settings"].get("code_files", [])))
     modules = [
         name
         for name, own in record["code"]["modules"].items()
@@ -158,17 +154,13 @@ def _digests(data_files: Iterable[str]) -> dict[str, str]:
     return {name: unchanged_sha256(Path(name)) for name in data_files}
 
 
-def _data_files(record: RunRecord) -> list[str]:
-    return DATA_FILES.validate_python(record["settings"].get("code_files", []))
-
-
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
     """Return the code digests with which a run continues.
 
     These are the digests in `code`. For the stages in BEFORE_STEPS, the digests in run.json are
     kept.
     """
-    before = CODE.validate_python(record["settings"]["code"])
+    before: Code = record["settings"]["code"]
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}
     return {**code, **{stage: {**code.get(stage, {}), **kept[stage]} for stage in kept}}
 
@@ -202,11 +194,11 @@ def accept_code(store: Store, name: str, code: Code) -> None:
             "step": max(done, default=0),
             "time_ms": int(time.time() * 1000),
             "modules": modules,
-            "before": CODE.validate_python(record["settings"]["code"]),
+            "before": record["settings"]["code"],
         }
         # until the start of the run is stored, the dataset and demonstrations may be made again
         after = continued(code, record) if store.read_json(layout.start) else code
         record["settings"] = {**record["settings"], "code": as_json(after)}
-        record["code"] = recorded(code, _data_files(record))
+        record["code"] = recorded(code, record["settings"].get("code_files", []))
         record["accepted_code"] = [*record.get("accepted_code", []), entry]
         store.write_json(layout.record, as_json(record))

@@ -3,7 +3,7 @@ that were played without training.
 """
 
 from collections.abc import Mapping
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from agentfly_core.system.formats.file_shapes import ArtifactRecord, CodeRecord, ParentPolicy
 from agentfly_core.system.formats.json_value import JSON
@@ -59,7 +59,7 @@ class RunRecord(TypedDict):
     parent: ParentPolicy | None
     reference: ArtifactRecord | None
     frozen: NotRequired[dict[str, str]]
-    settings: Mapping[str, JSON]
+    settings: Mapping[str, Any]
     settings_digest: str
     site: SiteRecord
     model_digest: NotRequired[str]

@@ -75,8 +75,7 @@ class Listed:
         """Return the state of a run of a store. `record` is the content of its run.json."""
         layout, steps = RunLayout(name), record["settings"]["steps"]
         fork = record["settings"].get("fork")
-        start = fork["step"] if isinstance(fork, dict) else 0
-        assert isinstance(steps, int) and isinstance(start, int)
+        start = fork["step"] if fork else 0
         owner = holder_in(store, layout.uri)
         begun = reversed(layout.steps(store))
         held = (step for step in begun if store.holds(layout.step(step).policy))
