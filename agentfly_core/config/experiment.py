@@ -362,10 +362,8 @@ class Settings(Section):
         """These settings with `seed` replaced by `data.seed`, if that is set. The keys of the
         dataset and of held-out episodes use this seed.
         """
-        if self.data.seed is None:
-            return self
         data = self.data.model_copy(update={"seed": None})
-        return self.model_copy(update={"seed": self.data.seed, "data": data})
+        return self.model_copy(update={"seed": self.data_seed, "data": data})
 
     def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Self:
         """Return these settings with `code` replaced, the digests of the author's modules."""
