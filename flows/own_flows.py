@@ -6,7 +6,6 @@ import pandas as pd
 from prefect import flow
 from prefect.runtime import flow_run
 
-from agentfly_core.config.import_path import construct, load
 from flows.flow_run import devices, experiment_of_flow
 from flows.local.prefect_server import flow_run_page
 from flows.local.state_dirs import settle
@@ -34,8 +33,7 @@ def own_flow(
         raise ValueError(f"The experiment {experiment} has no flow {flow!r}, only {listed}.")
     # functions that need GPUs hold them, such as `evaluate`
     with devices(loaded.site, (), f"the flow {flow} of {experiment}"):
-        part = flows[flow]
-        made = construct(load(part.use), part.settings, {"experiment": loaded})
+        made = flows[flow].make(experiment=loaded)
     frame: Any = pd.DataFrame(made)
     rows: list[dict[str, Any]] = frame.to_dict("records")
     page = flow_run_page(settle().api, str(flow_run.id))

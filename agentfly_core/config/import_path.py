@@ -82,13 +82,12 @@ def algorithm_path(short: str) -> str:
 
 
 def construct(
-    maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] | None = None
+    maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] = {}
 ) -> R:
     """Call `maker` with settings and with the arguments in `given`, and return the result.
 
     Raises ValueError if the settings do not fit the parameters of `maker`.
     """
-    given = given or {}
     return maker(**{**given, **check_settings(maker, settings, list(given))})
 
 

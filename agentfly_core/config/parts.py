@@ -57,12 +57,13 @@ class Part(Section):
         """The settings of the class or function: all keys except `use`."""
         return dict(self.model_extra or {})
 
-    def make(self) -> Any:
-        """Import the class or function, call it with its settings, and return the result.
+    def make(self, **given: Any) -> Any:
+        """Import the class or function, call it with its settings and with the arguments in
+        `given`, and return the result.
 
         Raises ValueError for an unknown setting.
         """
-        return construct(load(self.use), self.settings)
+        return construct(load(self.use), self.settings, given)
 
 
 class ShortForm(Section):

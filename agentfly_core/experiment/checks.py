@@ -29,7 +29,7 @@ from agentfly_core.datasets.chat_files import ChatFile
 from agentfly_core.datasets.files import files, require_fields
 from agentfly_core.datasets.rejection_sampling import RejectionSampling
 from agentfly_core.experiment.policy_path import check_policy
-from agentfly_core.experiment.task import Task, import_tasks, template_of, together
+from agentfly_core.experiment.task import Task, import_tasks, together
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.inference.templates.probes import report
 from agentfly_core.models import model_config
@@ -126,7 +126,7 @@ def check_inputs(settings: Settings) -> None:
             if isinstance(model, LocalModel):
                 tokenizer = model_config.tokenizer(settings.model)
                 model_config.require_vocabulary(tokenizer, config, settings.model)
-                template_of(settings.template, tokenizer)
+                settings.template.make(tokenizer=tokenizer)
     datasets = {task_key(name, "data"): task.data for name, task in settings.each.items()}
     datasets |= {key: dataset.data for key, dataset in settings.further_datasets.items()}
     for key, data in datasets.items():
@@ -162,7 +162,7 @@ def template_report(model: str, part: Part) -> list[str]:
     if not isinstance(model_reference(model), LocalModel):
         return []
     tokenizer = model_config.tokenizer(model)
-    template = template_of(part, tokenizer)
+    template = part.make(tokenizer=tokenizer)
     if isinstance(template, ModelTemplate):
         return report(template)
     if not tokenizer.chat_template or not _differs(template, tokenizer):

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentfly_core.authoring import injection
-from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.import_path import at, check_settings, construct, load, parameters_of
-from agentfly_core.config.parts import AgentPart, Part, PoolSettings, RewardPart, ToolPart
+from agentfly_core.config.parts import AgentPart, PoolSettings, RewardPart, ToolPart
 from agentfly_core.config.site import Site
 from agentfly_core.config.tasks import GOAL, SINGLE
-from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.pool import Limit
@@ -196,8 +194,8 @@ def tools_of(part: ToolPart) -> tuple[Tool, ...]:
     ValueError if it names any other object, or if the function returns any other object.
     """
     with at("tools"):
-        if part.settings and inspect.isfunction(make := load(part.use)):
-            made = tuple(construct(make, part.settings))
+        if part.settings and inspect.isfunction(load(part.use)):
+            made = tuple(part.make())
             if others := [one for one in made if not isinstance(one, Tool)]:
                 raise ValueError(f"{part.use} returned {others[0]!r:.100}, expected tools.")
             return made
@@ -221,12 +219,6 @@ def reward_of(key: str, part: RewardPart) -> Reward:
             declared, name=key if part.use else declared.name, declared=declared, **given
         )
         return changed.with_settings(**part.model_extra) if part.model_extra else changed
-
-
-def template_of(part: Part, tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
-    """Make the chat template that `part` names, for a model with the given tokenizer."""
-    made: ChatTemplate = construct(load(part.use), part.settings, {"tokenizer": tokenizer})
-    return made
 
 
 def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limit]:

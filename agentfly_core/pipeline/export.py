@@ -8,7 +8,6 @@ from pathlib import Path
 from agentfly_core.config.reference import run_policy
 from agentfly_core.experiment.memory import MEMORY, memory_folder, memory_of
 from agentfly_core.experiment.run_policies import of_run
-from agentfly_core.experiment.task import template_of
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens
 from agentfly_core.models.policy_page import policy_page
@@ -46,7 +45,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
         from transformers import AutoTokenizer  # takes seconds
 
         tokenizer = AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
-        template = template_of(settings.template, tokenizer)
+        template = settings.template.make(tokenizer=tokenizer)
         jinja: str | None = getattr(template, "jinja", None)
         stop = sorted({*getattr(template, "stop_tokens", ()), *end_tokens(tokenizer)})
         _copy(policy, part, jinja, stop)

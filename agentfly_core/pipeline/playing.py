@@ -14,7 +14,7 @@ from agentfly_core.authoring.event_loop import run
 from agentfly_core.config.episodes import Branching, Evaluate, Rollout
 from agentfly_core.config.experiment import Gates
 from agentfly_core.config.parts import PROGRAM
-from agentfly_core.experiment.task import Task, template_of
+from agentfly_core.experiment.task import Task
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted, ScriptedPolicy
 from agentfly_core.inference.templates.model import end_of, writer
@@ -60,7 +60,7 @@ def rollout_spec(
     }
     agent, branching = whole.settings.agent, whole.settings.rollout.branching
     return RolloutSpec(
-        template=template_of(whole.settings.template, tokenizer),
+        template=whole.settings.template.make(tokenizer=tokenizer),
         tools=whole.tools,
         # all other rewards are computed later, in the score stage, from stored episodes
         rewards=tuple(reward for reward in whole.rewards if reward.needs),

@@ -8,7 +8,6 @@ from itertools import combinations
 from pathlib import Path
 
 from agentfly_core.config.episodes import SPLITS
-from agentfly_core.config.import_path import construct, load
 from agentfly_core.config.parts import Data
 from agentfly_core.config.tasks import DATA as MIXTURE
 from agentfly_core.config.tasks import SINGLE
@@ -87,7 +86,7 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
     three splits, or if a problem is invalid.
     """
     given = {"seed": seed, "train": data.train, "validation": data.validation, "test": data.test}
-    built: object = construct(load(data.use), data.settings, given)
+    built: object = data.make(**given)
     if not isinstance(built, Mapping) or set(built) != set(SPLITS):
         what = f"the keys {[*built]}" if isinstance(built, Mapping) else shown(built)
         raise ValueError(f"{data.use} returned {what}, expected a dict with the keys {[*SPLITS]}.")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from agentfly_core.config.reference import RunPolicy
 from agentfly_core.experiment.experiment import Experiment
-from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models.type_names import PreTrainedTokenizerBase
 from agentfly_core.pipeline import inputs
@@ -62,5 +61,5 @@ class PlayerServices:
             tokenizer = tokenizer_of(experiment.store, player.policy)
             return tokenizer, samplers.served(server) if server else samplers.here(tokenizer)
         tokenizer, _ = inputs.tokenizer(experiment)
-        template = template_of(experiment.settings.template, tokenizer)
+        template = experiment.settings.template.make(tokenizer=tokenizer)
         return tokenizer, scripted(player.policy, tokenizer, template)

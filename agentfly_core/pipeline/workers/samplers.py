@@ -14,7 +14,6 @@ from agentfly_core.config.parts import SELF
 from agentfly_core.config.reference import EndpointPolicy, RunPolicy, SpeakerReference
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.run_policies import of_run
-from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.templates.model import reply_tokens
 from agentfly_core.models import adapter_artifact
@@ -97,7 +96,7 @@ class Samplers:
             return self._in_process()
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
-        own = template_of(self.experiment.settings.template, tokenizer)
+        own = self.experiment.settings.template.make(tokenizer=tokenizer)
         return EndpointSampler(self.chats[self.endpoint], partial(reply_tokens, own, tokenizer))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:

@@ -8,7 +8,6 @@ from agentfly_core.config.parts import TEMPLATES, TemplatePart
 from agentfly_core.experiment.checks import template_report
 from agentfly_core.experiment.run_layout import RunLayout
 from agentfly_core.experiment.run_policies import inherited_template
-from agentfly_core.experiment.task import template_of
 from agentfly_core.inference.templates.chatml import Hermes
 from agentfly_core.inference.templates.default import default_template
 from agentfly_core.inference.templates.model import ModelTemplate
@@ -32,7 +31,7 @@ def test_further_settings_are_variables_of_the_models_template():
 
 def test_an_experiment_switches_thinking_off():
     part = TemplatePart.model_validate({"use": "model", "enable_thinking": False})
-    template = template_of(part, tokenizer_of("qwen3"))
+    template = part.make(tokenizer=tokenizer_of("qwen3"))
     assert isinstance(template, ModelTemplate)
     assert "enable_thinking = false" in template.jinja
 
