@@ -14,14 +14,13 @@ from agentfly_core.config.episodes import SPLITS
 from agentfly_core.config.tasks import SINGLE
 from agentfly_core.experiment.experiment import Experiment
 from agentfly_core.experiment.keys import StageKeys
+from agentfly_core.experiment.run_layout import undamaged
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.play.trial import evenly, scores_answers, trials
 from agentfly_core.records.dataset import missing_facts, split
 from agentfly_core.records.speakers import reaches
 from agentfly_core.records.trajectory import Ending, Examples, Problem, Score, Trajectory, Unscored
 from agentfly_core.store.artifact import Artifact
-from agentfly_core.store.store import Store
-from agentfly_core.system.formats.checksummed_json import Damaged
 from agentfly_core.system.formats.text import clip, counted, words_of
 
 WRONG = 64
@@ -53,8 +52,8 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
     in all problems that the oracle plays.
     """
     store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)
-    if stored := _stored_report(store, uri):
-        return stored
+    if stored := undamaged(store, uri, "The problems are checked again."):
+        return [*stored["report"]]
     folder = store.open(data)
     splits = {name: split(folder, name) for name in SPLITS}
     problems = [problem for name in SPLITS for problem in splits[name]]
@@ -78,16 +77,6 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
     report += trials(experiment, splits["train"])
     store.write_json(uri, {"report": [*report]})
     return report
-
-
-def _stored_report(store: Store, uri: str) -> list[str] | None:
-    """Return the cached report, or None. If its file is damaged, a warning is logged."""
-    try:
-        stored = store.read_json(uri)
-    except Damaged as damage:
-        logger.warning("%s The problems are checked again.", damage)
-        return None
-    return [*stored["report"]] if stored else None
 
 
 def _checked(
