@@ -9,7 +9,6 @@ from agentfly_core.recipes.meco.probe import (
     Array,
     MetaCogProbe,
     Method,
-    StaleProbe,
     auroc,
     bootstrap,
 )
@@ -151,7 +150,7 @@ def test_a_stored_probe_is_equal_and_refuses_another_policy(tmp_path: Path) -> N
     assert (scores_of(stored, states) == scores_of(probe, states)).all()
     assert stored.facts == probe.facts
     stored.require("a1b2")
-    with pytest.raises(StaleProbe, match=r"policy a1b2, but .* c3d4"):
+    with pytest.raises(ValueError, match=r"policy a1b2, but .* c3d4"):
         stored.require("c3d4")
 
 

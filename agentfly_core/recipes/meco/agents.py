@@ -72,9 +72,8 @@ class Gated(Gate):
 
     The prompt of the probe is the problem, followed by the message `answer`. The probe reads the
     hidden states of its layers at the last token of this prompt. A probe fits only one policy. If
-    the episode is played by a policy that differs, StaleProbe is raised and the episode fails. With
-    `stale="own"`, the model decides instead. A training run needs this setting, because its policy
-    changes with each step.
+    the episode is played by a policy that differs, the episode fails. With `stale="own"`, the model
+    decides instead. A training run needs this setting, because its policy changes with each step.
     """
 
     def __init__(

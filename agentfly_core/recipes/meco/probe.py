@@ -19,10 +19,6 @@ RIDGE = 10.0
 FOLDS = 5
 
 
-class StaleProbe(ValueError):
-    """The probe was fitted to a policy that differs from the policy of the episode."""
-
-
 @dataclass(frozen=True, eq=False)
 class MetaCogProbe:
     """A linear probe of hidden states. High scores predict a correct answer without tools.
@@ -132,9 +128,9 @@ class MetaCogProbe:
         return replace(self, l_yes=both, l_no=both)
 
     def require(self, policy: str) -> None:
-        """Raise StaleProbe unless `policy` is the digest of the probe's policy."""
+        """Raise ValueError unless `policy` is the digest of the probe's policy."""
         if policy != self.policy:
-            raise StaleProbe(
+            raise ValueError(
                 f"The probe was fitted to the policy {self.policy[:16]}, but this policy is "
                 f"{policy[:16]}. Fit a new probe with the flow fit_gate."
             )

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,38 +31,32 @@ _LOGISTIC = LogisticRegression(max_iter=1000)
 _RIDGE = RidgeCV(np.logspace(-2, 3, 11))
 _CHOSEN = np.logspace(-2, 2, 5)
 
-
-class Baseline(NamedTuple):
-    """Two models of the same type. `classifier` predicts classes, and `regressor` numbers."""
-
-    classifier: Any
-    regressor: Any
-
-
-BASELINES: Mapping[str, Baseline] = {
-    "constant": Baseline(DummyClassifier(), DummyRegressor()),
-    "stump": Baseline(DecisionTreeClassifier(**_STUMP), DecisionTreeRegressor(**_STUMP)),
-    "tree": Baseline(DecisionTreeClassifier(random_state=0), DecisionTreeRegressor(random_state=0)),
-    "one neighbour": Baseline(KNeighborsClassifier(1), KNeighborsRegressor(1)),
-    "ten neighbours": Baseline(KNeighborsClassifier(10), KNeighborsRegressor(10)),
-    "linear": Baseline(_LOGISTIC, Ridge()),
-    "chosen linear": Baseline(GridSearchCV(_LOGISTIC, {"C": _CHOSEN}, cv=3), _RIDGE),
-    "vectors": Baseline(SVC(), SVR()),
-    "chosen vectors": Baseline(
-        GridSearchCV(SVC(), {"C": _CHOSEN}, cv=3), GridSearchCV(SVR(), {"C": 100 * _CHOSEN}, cv=3)
+BASELINES: Mapping[str, tuple[Any, Any]] = {
+    "constant": (DummyClassifier(), DummyRegressor()),
+    "stump": (DecisionTreeClassifier(**_STUMP), DecisionTreeRegressor(**_STUMP)),
+    "tree": (DecisionTreeClassifier(random_state=0), DecisionTreeRegressor(random_state=0)),
+    "one neighbour": (KNeighborsClassifier(1), KNeighborsRegressor(1)),
+    "ten neighbours": (KNeighborsClassifier(10), KNeighborsRegressor(10)),
+    "linear": (_LOGISTIC, Ridge()),
+    "chosen linear": (GridSearchCV(_LOGISTIC, {"C": _CHOSEN}, cv=3), _RIDGE),
+    "vectors": (SVC(), SVR()),
+    "chosen vectors": (
+        GridSearchCV(SVC(), {"C": _CHOSEN}, cv=3),
+        GridSearchCV(SVR(), {"C": 100 * _CHOSEN}, cv=3),
     ),
-    "forest": Baseline(RandomForestClassifier(**_TREES), RandomForestRegressor(**_TREES)),
-    "extra trees": Baseline(ExtraTreesClassifier(**_TREES), ExtraTreesRegressor(**_TREES)),
-    "curved": Baseline(LogisticRegression(C=0.1, max_iter=1000), _RIDGE),
+    "forest": (RandomForestClassifier(**_TREES), RandomForestRegressor(**_TREES)),
+    "extra trees": (ExtraTreesClassifier(**_TREES), ExtraTreesRegressor(**_TREES)),
+    "curved": (LogisticRegression(C=0.1, max_iter=1000), _RIDGE),
 }
+"""For each baseline: a classifier for classes, and a regressor for numbers."""
 
 
 def leaderboard(task: Competition) -> dict[str, float]:
     """Fit all baselines, and return their scores on the private rows by name."""
     train, test = (pd.read_csv(io.BytesIO(task.files[f"{n}.csv"])) for n in ("train", "test"))
     scores = {}
-    for name, baseline in BASELINES.items():
-        model = baseline.classifier if task.metric.higher_is_better else baseline.regressor
+    for name, (classifier, regressor) in BASELINES.items():
+        model = classifier if task.metric.higher_is_better else regressor
         steps = _pipeline(model, "text" in train, curved=name == "curved")
         columns = "text" if "text" in train else list(test.columns[1:])
         steps.fit(train[columns], train["target"])
