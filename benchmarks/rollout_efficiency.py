@@ -92,8 +92,8 @@ class _Noting(SamplerSession):
     def close(self) -> None:
         self.session.close()
 
-    def waits_for_all(self, speaker: str) -> bool:
-        return self.session.waits_for_all(speaker)
+    def of(self, speaker: str) -> SamplerSession:
+        return self.session.of(speaker)
 
 
 @dataclass(frozen=True)

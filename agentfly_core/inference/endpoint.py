@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from agentfly_core.inference.endpoints.budget import EndpointLost
 from agentfly_core.inference.endpoints.chat import ChatRequest
@@ -43,6 +44,9 @@ class EndpointSampler:
 
 @dataclass(frozen=True, slots=True)
 class _Session(SamplerSession):
+    # a service returns whole messages
+    continues: ClassVar[bool] = False
+
     sampler: EndpointSampler
     chat: ChatClient
 
@@ -62,7 +66,3 @@ class _Session(SamplerSession):
         tokens = self.sampler.encode(reply)[: -1 if reply.cut else None]
         finish: Finish = "length" if reply.cut else "stop"
         return Sampled(tokens, (0.0,) * len(tokens), self.sampler.version, finish)
-
-    def continues(self, speaker: str) -> bool:
-        """Return False, because a service returns whole messages."""
-        return False

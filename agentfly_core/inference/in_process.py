@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -106,6 +107,8 @@ def _have_threads(count: int) -> None:
 
 
 class _Shard(SamplerSession):
+    waits_for_all: ClassVar[bool] = True
+
     def __init__(self, sampler: TransformersSampler, episodes: int) -> None:
         self._sampler, self._branches = sampler, episodes
         self._waiting: list[tuple[Request, asyncio.Future[Sampled]]] = []
@@ -128,9 +131,6 @@ class _Shard(SamplerSession):
     def close(self) -> None:
         self._branches -= 1
         self._decode_when_all_wait()
-
-    def waits_for_all(self, speaker: str) -> bool:
-        return True
 
     def _decode_when_all_wait(self) -> None:
         # drop requests that were cancelled, for example at an episode's deadline

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.records.trajectory import Sampled
@@ -69,7 +69,13 @@ class SamplerSession(ABC):
 
     If the sampler samples in batches, it waits until all running branches of the episodes have
     requested a reply.
+
+    - `waits_for_all`: whether replies wait until all running branches have requested a reply
+    - `continues`: whether a reply may be sampled in two requests. Thinking budgets need this.
     """
+
+    waits_for_all: ClassVar[bool] = False
+    continues: ClassVar[bool] = True
 
     @abstractmethod
     async def sample(self, request: Request) -> Sampled:
@@ -99,15 +105,9 @@ class SamplerSession(ABC):
         requests.
         """
 
-    def waits_for_all(self, speaker: str) -> bool:
-        """Whether this speaker's replies wait until all running branches have requested a reply."""
-        return False
-
-    def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests. Thinking budgets need
-        this.
-        """
-        return True
+    def of(self, speaker: str) -> SamplerSession:
+        """Return the session of the speaker's policy."""
+        return self
 
 
 class Sampler(Protocol):

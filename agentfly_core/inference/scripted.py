@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
@@ -36,6 +37,9 @@ class Scripted(SamplerSession):
     the function are raised unchanged. Every other error becomes NoReply, with the import path of
     the function and the line of the error.
     """
+
+    # the function returns whole replies
+    continues: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -75,10 +79,6 @@ class Scripted(SamplerSession):
         cut = tokens[: request.params.max_tokens]
         whole: Finish = "stop_string" if stop else "stop"
         return Sampled(cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length")
-
-    def continues(self, speaker: str) -> bool:
-        """Return False, because the function returns whole replies."""
-        return False
 
     async def _reply(self, conversation: Conversation) -> str | Message:
         call = partial(self._policy, conversation)

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import ClassVar
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import Conversation, ToolSchema
@@ -58,6 +59,9 @@ class Replayed(SamplerSession):
     raises OtherTokens if a prompt differs from the recorded prompt.
     """
 
+    # a recorded reply is complete
+    continues: ClassVar[bool] = False
+
     script: Scripted
     replies: Sequence[RecordedReply]
     stops: Sequence[int]
@@ -72,10 +76,6 @@ class Replayed(SamplerSession):
         whole = bool(call.sampled) and call.sampled[-1] in self.stops
         # -1, because another program sampled the tokens
         return Sampled(call.sampled, call.logprobs, -1, "stop" if whole else "length")
-
-    def continues(self, speaker: str) -> bool:
-        """Return False, because a recorded reply is complete."""
-        return False
 
 
 def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sampled]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentfly_core.inference.endpoints.chat import ChatRequest
-from agentfly_core.inference.sampler import HiddenStates, Request, Sampler, SamplerSession
+from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.records.trajectory import Message, Observation, Sampled
 from agentfly_core.rollout.episode_state import EpisodeState
 from agentfly_core.rollout.history import timeline
@@ -58,17 +58,6 @@ class Cast(SamplerSession):
             for session in self.sessions[:place]:
                 session.open()
 
-    async def hidden(
-        self, prompt: Sequence[int], layers: Sequence[int] | None, speaker: str
-    ) -> HiddenStates:
-        """Return hidden states of the speaker's policy. Raises NoReply if a chat service plays the
-        speaker.
-        """
-        role = speaker.partition("/")[0]
-        if role in self.speakers:
-            return await super().hidden(prompt, layers, speaker)
-        return await self.sessions[self.places.get(role, 0)].hidden(prompt, layers, speaker)
-
     def open(self) -> None:
         """Add 1 to the number of open branches in each session."""
         for session in self.sessions:
@@ -79,19 +68,12 @@ class Cast(SamplerSession):
         for session in self.sessions:
             session.close()
 
-    def waits_for_all(self, speaker: str) -> bool:
-        """Whether this speaker's replies wait until all running branches have requested a reply."""
+    def of(self, speaker: str) -> SamplerSession:
+        """Return the session of the speaker's policy, or this object for a chat service."""
         role = speaker.partition("/")[0]
-        session = self.sessions[self.places.get(role, 0)]
-        # a chat service answers requests one by one
-        return role not in self.speakers and session.waits_for_all(speaker)
-
-    def continues(self, speaker: str) -> bool:
-        """Whether a reply of this speaker may be sampled in two requests. Thinking budgets need
-        this.
-        """
-        place = self.places.get(speaker.partition("/")[0], 0)
-        return self.sessions[place].continues(speaker)
+        # a chat service answers requests one by one, and has no hidden states
+        own = role not in self.speakers
+        return self.sessions[self.places.get(role, 0)].of(speaker) if own else self
 
 
 @asynccontextmanager

@@ -178,7 +178,7 @@ class Speaker:
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)
-            reply = await self.state.do(work, self.state.session.waits_for_all(self.name))
+            reply = await self.state.do(work, self.state.session.of(self.name).waits_for_all)
         if context is not None:
             branch.last[context] = reply
         return reply
@@ -193,7 +193,7 @@ class Speaker:
         form, messages = self.rules.form, (*timeline.messages_of(before), *read)
         prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
         self._require_room(self._conversation(self.history, messages, form, 0), len(prompt))
-        work = self.state.session.hidden(prompt, layers, self.name)
+        work = self.state.session.of(self.name).hidden(prompt, layers, self.name)
         with self.state.timed("generating"):
             return await self.state.do(work)
 

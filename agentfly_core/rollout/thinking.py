@@ -25,7 +25,7 @@ async def sample_spans(
         return (await session.sample(request),)
     budget, end, params = template.thinking_budget, template.thought_end, request.params
     within = not budget or params.max_tokens <= budget
-    if within or not session.continues(request.conversation.speaker):
+    if within or not session.of(request.conversation.speaker).continues:
         return tuple(_divided(await session.sample(request), template))
     stops = (*params.stop_tokens, template.thought_close)
     limited = replace(params, max_tokens=budget, stop_tokens=stops)
