@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.experiment.run_layout import PlayLayout, RunLayout, plays, rollouts
+from agentfly_core.experiment.run_layout import PLAYS, PlayLayout, RunLayout, rollouts
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Ending, Message, Trajectory
 from agentfly_core.store.store import Store
@@ -59,7 +59,7 @@ def test_the_base_model_does_not_replace_a_damaged_policy(
     damaged.write_bytes(bytes(300))
     assert played() == 2
     assert f"agentfly: {damaged.resolve()} is damaged" in capsys.readouterr().err
-    assert plays(store) == []
+    assert store.names(PLAYS) == []
 
 
 def test_an_own_policy_plays_and_its_episodes_are_stored(
@@ -119,7 +119,7 @@ def test_play_json_has_policy_problems_and_command(store: Store) -> None:
 def test_the_oracle_is_the_warm_start_policy_without_mistakes(store: Store) -> None:
     assert played("--policy", "oracle", "-n", "3") == 0
     assert played("--policy", f"{PATH}:shown", "-n", "3") == 0
-    assert [rewards(store, name) for name in plays(store)] == [[1.0] * 3, [0.0] * 3]
+    assert [rewards(store, name) for name in store.names(PLAYS)] == [[1.0] * 3, [0.0] * 3]
 
 
 def test_playing_an_oracle_loads_no_package_for_weights(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_one_problem_is_played_several_times_in_each_play(
     for _ in range(2):
         assert played("--policy", "random", "--problem", "Japan", "-n", "2", "--json") == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["play"] for one in printed] == plays(store) == ["atlas-1", "atlas-2"]
+    assert [one["play"] for one in printed] == store.names(PLAYS) == ["atlas-1", "atlas-2"]
     assert (printed[0]["episodes"], printed[0]["problems"]) == (2, 1)
     assert episodes(store, "atlas-1") == episodes(store, "atlas-2")
     assert {t.problem.id for t in episodes(store, "atlas-1")} == {"Japan"}
@@ -196,7 +196,7 @@ def test_an_impossible_play_is_refused_with_one_message(
 ) -> None:
     assert played(*words) == 2
     assert message in capsys.readouterr().err
-    assert plays(store) == []
+    assert store.names(PLAYS) == []
 
 
 def test_in_another_folder_the_project_folder_is_named(
@@ -316,7 +316,7 @@ def test_a_chat_without_messages_is_not_stored(
 ) -> None:
     assert chat(monkeypatch, "chats") == 0
     assert capsys.readouterr().out.endswith("The chat is empty and was not stored.\n")
-    assert plays(store) == []
+    assert store.names(PLAYS) == []
 
 
 def test_exported_episodes_are_imported_as_they_were(

@@ -1,6 +1,6 @@
 """Fields that have no effect are counted."""
 
-from agentfly_core.store.stage_metrics import Measured, total
+from agentfly_core.store.stage_metrics import Measured, combined
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
 from tests.support.gateway_clients import ask, by_client, user
 
@@ -25,7 +25,7 @@ async def test_requests_with_overruled_fields_are_counted():
 
 def test_a_step_has_the_sum_of_its_shards():
     shards = [Measured(0, 1.0, {"gateway/a": n, "resources/b": 1}) for n in (2.0, 3.0)]
-    assert total([*shards, Measured(0, 1.0, {"gateway/c": 1.0})], "gateway/") == {
+    assert combined([*shards, Measured(0, 1.0, {"gateway/c": 1.0})], "gateway/", sum) == {
         "gateway/a": 5.0,
         "gateway/c": 1.0,
     }
