@@ -76,9 +76,8 @@ def united(seeds: Sequence[ByProblem]) -> ByProblem:
 
 
 def _scores(stored: Evaluations, policy: Pointer, data: Pointer, score: str) -> ByProblem:
-    episodes, scores = stored.episodes(policy, "test", data)
     return {
         one.problem.id: scored.rewards[score]
-        for one, scored in zip(episodes, scores, strict=True)
+        for one, scored in stored.episodes(policy, "test", data)
         if one.turns  # leave out speakers without replies
     }

@@ -21,7 +21,7 @@ from agentfly_core.records.intervals import Rate
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.records.run_record import Details, Summary
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored, tag
-from agentfly_core.runs.episodes import trajectories_in
+from agentfly_core.runs.episodes import scored_in, trajectories_in
 from agentfly_core.runs.metrics import outcomes_by_problem, rewards_by_name
 from agentfly_core.runs.run import Run, StagesBefore, stages_before
 from agentfly_core.store.artifact import Artifact, Pointer
@@ -127,14 +127,13 @@ class Evaluations:
 
     def episodes(
         self, policy: Pointer, split: str, data: Pointer
-    ) -> tuple[list[Trajectory], list[Scored]]:
-        """Read the episodes of an evaluation and their scores.
+    ) -> list[tuple[Trajectory, Scored]]:
+        """Read the episodes of an evaluation with their scores.
 
         Raises FileNotFoundError if episodes or scores are missing.
         """
-        played, scored = self.artifacts(policy, split, data)
-        store = self.experiment.store
-        return trajectories_in(store, played), read_scores(store.open(scored) / SCORES)
+        _, scored = self.artifacts(policy, split, data)
+        return scored_in(self.experiment.store, scored)
 
     def is_complete(self, policy: Pointer, split: str, data: Pointer) -> bool:
         """Whether the evaluation is complete: all episodes are stored and scored."""

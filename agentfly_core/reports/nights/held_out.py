@@ -63,7 +63,7 @@ def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOu
 
     Raises FileNotFoundError if the policy was not evaluated on these problems.
     """
-    played, scores = evaluations.episodes(policy, "test", data)
+    played, scores = zip(*evaluations.episodes(policy, "test", data), strict=True)
     return HeldOut(data.digest, outcomes(played, scores, evaluations.experiment.whole.goal))
 
 

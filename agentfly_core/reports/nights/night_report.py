@@ -120,11 +120,7 @@ class _StoredNight:
 
     def played(self, policy: Pointer) -> Sequence[Pair]:
         """Read the episodes of a policy on the test problems, with their scores."""
-        trajectories, scores = Evaluations(self.experiment).episodes(
-            policy, "test", self.experiment.dataset
-        )
-        by_id = {score.trajectory_id: score for score in scores}
-        return [(trajectory, by_id[trajectory.id]) for trajectory in trajectories]
+        return Evaluations(self.experiment).episodes(policy, "test", self.experiment.dataset)
 
     def signs(self) -> str:
         """List the health signs of the night and the steps at which each sign was seen."""

@@ -9,19 +9,19 @@ from agentfly_core.config.experiment import Settings
 from agentfly_core.config.reference import NAME, LastPolicy, RunPolicy, policy_of_run
 from agentfly_core.experiment.keys import StageKeys
 from agentfly_core.experiment.memory import memory_of
-from agentfly_core.experiment.run_layout import PLAYS, PlayLayout, RunLayout, begun_shards, done_by
+from agentfly_core.experiment.run_layout import PLAYS, PlayLayout, RunLayout, begun_shards
 from agentfly_core.experiment.run_policies import policy_of
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.runs.episodes import (
     Episodes,
-    Pair,
     decoder,
     decoder_of,
     pieces,
     published_rollouts,
     read_pairs,
     read_step,
+    scored_in,
     spans,
 )
 from agentfly_core.runs.listing import run_named
@@ -34,6 +34,8 @@ from agentfly_core.system.formats.text import did_you_mean
 
 HELD_OUT = ("test", "validation")
 OF_PLAY = re.compile(rf"play:({NAME})")
+ScoredEpisodes = Sequence[tuple[Trajectory, Scored]]
+"""Trajectories with their scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,7 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
             f"Step 0 of {named.run} is the start of training, without rollouts: use --evaluation "
             "test or --demonstrations."
         )
-    run = named.run if named.step is None else done_by(store, named.run, named.step)
-    return read_step(store, run, named.step)
+    return read_step(store, named.run, named.step)
 
 
 def all_episodes(store: Store, text: str) -> list[Trajectory]:
@@ -160,45 +161,44 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     return Episodes(
         f"run:{run}@{number}",
         f"{run}, evaluation of step {number} on {split}",
-        pairs,
+        tuple(pairs),
         partial(pieces, decode=decoder(store, run)),
     )
 
 
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
-) -> Callable[[int], tuple[Pair, ...]]:
+) -> Callable[[int], ScoredEpisodes]:
     """Return a function that reads the episodes of the evaluation of a step.
 
-    The function returns an empty tuple if the policy of the step was not evaluated on the held-out
+    The function returns an empty list if the policy of the step was not evaluated on the held-out
     problems `split`. Step 0 is the policy before step 1.
     """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}
     keys = StageKeys(settings)
 
-    def pairs_of(step: int) -> tuple[Pair, ...]:
+    def pairs_of(step: int) -> ScoredEpisodes:
         try:
             policy = policy_of(store, run, step)
         # Damaged is also a ValueError
         except Damaged:
             raise
         except ValueError:  # the step does not exist yet
-            return ()
+            return []
         memory = memory_of(store, policy) if settings.agent.remembers else None
         first = keys.evaluation(policy, data, played, 0, frozen, memory).uri
         shards = published_rollouts(store, first.rpartition("/")[0])
         stored = [store.artifact(uri) for uri in shards]
         scores = store.find(keys.scored(stored)) if stored else None
-        return read_pairs(store, shards, scores.uri) if scores else ()
+        return scored_in(store, scores) if scores else []
 
     return pairs_of
 
 
-def solved_held_out(pairs: Sequence[Pair], goal: str) -> dict[str, float]:
+def solved_held_out(pairs: ScoredEpisodes, goal: str) -> dict[str, float]:
     """Return, for each problem, the share of its episodes that are solved: `{"add-41-58": 1.0}`."""
-    given = [scores for _, scores in pairs if scores]
-    return solved_by_problem([trajectory for trajectory, _ in pairs], given, goal)
+    return solved_by_problem([one for one, _ in pairs], [scores for _, scores in pairs], goal)
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:
