@@ -23,8 +23,6 @@ from agentfly_core.system.service import ServiceLost
 MOST_CONVERSATIONS = 1000
 MOST_REPLIES = 1000
 MOST_BYTES = 256 * 1024 * 1024
-REPLY_BYTES, TOKEN_BYTES = 4000, 64
-"""Estimated memory in bytes: for each reply, and for each token that was read or sampled."""
 
 
 def endless(spec: RolloutSpec) -> RolloutSpec:
@@ -41,22 +39,6 @@ def endless(spec: RolloutSpec) -> RolloutSpec:
 class _Conversation:
     session: GatewaySession
     running: int = 0
-    replies: int = 0
-    tokens: int = 0
-    counted: set[Exchange] = field(default_factory=set)
-
-    @property
-    def bytes(self) -> int:
-        """An estimate of the memory in bytes that the conversation occupies."""
-        return REPLY_BYTES * self.replies + TOKEN_BYTES * self.tokens
-
-    def count(self, exchange: Exchange) -> None:
-        """Count the replies and tokens of an exchange, unless this exchange is already counted."""
-        if exchange not in self.counted:
-            self.counted.add(exchange)
-            replies = exchange.replies.result()
-            self.replies += len(replies)
-            self.tokens += sum(len(one.given) + len(one.tokens) for one in replies)
 
 
 @dataclass
@@ -97,9 +79,7 @@ class ServedPolicy:
             self.cast.open()
         conversation.running += 1
         try:
-            exchange = await session.complete(call)
-            conversation.count(exchange)
-            return exchange
+            return await session.complete(call)
         finally:
             self._forget()
             conversation.running -= 1
@@ -120,16 +100,18 @@ class ServedPolicy:
         key = hashing.digest([echo_key(one) for one in request.messages[:first]])
         kept = self._kept.pop(key, None)
         # the time of a request grows with the earlier replies, so long conversations start again
-        if kept is None or kept.session.broken.done() or kept.replies >= MOST_REPLIES:
+        if kept is None or kept.session.broken.done() or kept.session.replies >= MOST_REPLIES:
             kept = _Conversation(GatewaySession(self._episode(), self.speakers))
         self._kept[key] = kept
         return kept
 
     def _forget(self) -> None:
         """Discard the least recently used conversations until both limits are met."""
-        most = MOST_CONVERSATIONS
-        while len(self._kept) > most or sum(one.bytes for one in self._kept.values()) > MOST_BYTES:
-            self._kept.popitem(last=False)
+        kept = self._kept
+        while len(kept) > MOST_CONVERSATIONS or (
+            sum(one.session.bytes for one in kept.values()) > MOST_BYTES
+        ):
+            kept.popitem(last=False)
 
     def _episode(self) -> Episode:
         # a random seed, because equal prompts of two conversations should get different replies

@@ -26,6 +26,8 @@ from agentfly_core.system.formats.text import fault
 
 R = TypeVar("R")
 MOST_BYTES = 4 * 1024 * 1024
+REPLY_BYTES, TOKEN_BYTES = 4000, 64
+"""Estimated memory in bytes: for each reply, and for each token that was read or sampled."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ class GatewaySession:
 
     A request that matches no pattern in `speakers` belongs to the main speaker. `broken` is a
     future that gets an error if the error ends the episode. `limit` is the last limit that refused
-    a request or ended a reply. `last` is the last reply with its speaker.
+    a request or ended a reply. `last` is the last reply with its speaker. `bytes` is an estimate of
+    the memory that all replies occupy.
     """
 
     def __init__(self, episode: Episode, speakers: Mapping[str, SpeakerPattern]) -> None:
@@ -134,6 +137,7 @@ class GatewaySession:
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.limit: Ending | None = None
         self.last: tuple[Speaker, Reply] | None = None
+        self.bytes = 0
         self.episode, self._patterns = episode, speakers
         self._others = {role: episode.speaker(role) for role in speakers}
         self._exchanges: dict[str, list[Exchange]] = {}
@@ -143,6 +147,11 @@ class GatewaySession:
     def models(self) -> list[str]:
         """The names of the speakers. The program uses these names as model names."""
         return [self.episode.name, *self._others]
+
+    @property
+    def replies(self) -> int:
+        """The number of replies, including those in progress."""
+        return self._begun.total()
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
         """Run `work`, the work of the program, and return its result.
@@ -244,6 +253,7 @@ class GatewaySession:
             self._begun[speaker.name] -= 1
             raise
         self.last, self.limit = (speaker, reply), reply.limit or self.limit
+        self.bytes += REPLY_BYTES + TOKEN_BYTES * (len(reply.given) + len(reply.tokens))
         return reply
 
     def _require(self, speaker: Speaker, request: CompletionRequest) -> None:
