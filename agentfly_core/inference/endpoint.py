@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from agentfly_core.inference.endpoints.budget import EndpointLost
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.inference.endpoints.chat import ChatRequest
 from agentfly_core.inference.endpoints.chat_service import ChatClient, ChatService
 from agentfly_core.inference.sampler import Request, SamplerSession
@@ -61,7 +61,7 @@ class _Session(SamplerSession):
         question = ChatRequest(conversation.messages, conversation.tools, *limits)
         try:
             reply = await self.chat.ask(question, conversation.seed)
-        except EndpointLost as lost:
+        except ServiceFailure as lost:
             raise ServiceLost(str(lost)) from lost
         tokens = self.sampler.encode(reply)[: -1 if reply.cut else None]
         finish: Finish = "length" if reply.cut else "stop"

@@ -1,17 +1,8 @@
-"""The budget and the errors of a chat service."""
+"""The budget of a chat service."""
 
 import threading
 
-from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.inference.sampler import NoReply
-
-
-class EndpointLost(ServiceFailure):
-    """All attempts to send a request to a chat service failed."""
-
-
-class EndpointRefused(NoReply):
-    """A chat service refused a request, for example because of a wrong key or model name."""
 
 
 class BudgetSpent(NoReply):

@@ -11,10 +11,6 @@ from agentfly_core.records.trajectory import BadCall, Message, Observation, Tool
 from agentfly_core.system.formats.json_value import JSON
 
 
-class UnreadableAnswer(ValueError):
-    """The answer of a chat service contains no reply."""
-
-
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
@@ -43,7 +39,7 @@ class ChatRequest:
 def reply_of(answer: JSON) -> Message:
     """Return the reply in an answer. Its `cut` is set if it ended at the token limit.
 
-    Raises UnreadableAnswer if the answer contains no reply.
+    Raises ValueError if the answer contains no reply.
     """
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]
@@ -51,9 +47,9 @@ def reply_of(answer: JSON) -> Message:
         content, calls = message.get("content") or "", message.get("tool_calls") or ()
         tool_calls = tuple(read_call(call["function"]) for call in calls)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise UnreadableAnswer("choices[0].message is missing or unreadable") from error
+        raise ValueError("choices[0].message is missing or unreadable") from error
     if not isinstance(content, str):
-        raise UnreadableAnswer("choices[0].message.content is not text")
+        raise ValueError("choices[0].message.content is not text")
     return Message("assistant", content, tool_calls, choice.get("finish_reason") == "length")
 
 

@@ -11,9 +11,11 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.config.site import Endpoint
-from agentfly_core.inference.endpoints.budget import Budget, EndpointLost, EndpointRefused
+from agentfly_core.inference.endpoints.budget import Budget
 from agentfly_core.inference.endpoints.chat import ChatRequest, reply_of, tokens_of
+from agentfly_core.inference.sampler import NoReply
 from agentfly_core.records.trajectory import Message
 from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_json
@@ -89,7 +91,7 @@ class ChatClient:
         The reply is stored under a digest of the request and `draw`, and a repeated request gets
         the stored reply. Like a seed, `draw` distinguishes several replies to the same request.
 
-        Raises EndpointLost if all attempts fail, EndpointRefused if the service refuses the
+        Raises ServiceFailure if all attempts fail, NoReply if the service refuses the
         request, and BudgetSpent if the budget is spent.
         """
         settings = self.service.settings
@@ -115,7 +117,7 @@ class ChatClient:
                 failure = str(passing)
                 if attempt + 1 < settings.attempts:
                     await asyncio.sleep(min(self.service.pause * 2**attempt, LONGEST_PAUSE))
-        raise EndpointLost(
+        raise ServiceFailure(
             f"The endpoint {self.service.name!r} gave no answer in {settings.attempts} attempts: "
             f"{failure}"
         )
@@ -132,7 +134,7 @@ class ChatClient:
     async def _sent(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
         """Send a request once, and return the answer.
 
-        Raises _Passing if a further attempt may succeed, and EndpointRefused if the service refuses
+        Raises _Passing if a further attempt may succeed, and NoReply if the service refuses
         the request.
         """
         url = f"{self.service.settings.url.rstrip('/')}/chat/completions"
@@ -146,9 +148,7 @@ class ChatClient:
         if response.status in PASSING or response.status >= 500:
             raise _Passing(message)
         if response.status != 200:
-            raise EndpointRefused(
-                f"The endpoint {self.service.name!r} refuses a request: {message}"
-            )
+            raise NoReply(f"The endpoint {self.service.name!r} refuses a request: {message}")
         try:
             parsed = strict_json.parse(content, self.service.settings.max_answer_bytes)
             reply_of(parsed)
