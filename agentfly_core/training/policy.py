@@ -15,7 +15,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import lora
-from agentfly_core.models.known import is_adapter
 from agentfly_core.rl.batch import predictors, token_logprobs
 from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
@@ -147,13 +146,13 @@ def load_policy(
 ) -> Policy:
     """Load the policy in a folder. Dropout is turned off.
 
-    If the folder contains an adapter, the model in the folder `base` is loaded, too. If `adapter`
-    is set and the folder contains a whole model, the model gets a new adapter, which is initialised
-    with `seed`. The critic is always new. Weights of -0.0 become 0.0, as in saved states, which are
+    With `base`, the folder contains an adapter, and the model in the folder `base` is loaded, too.
+    If `adapter` is set without `base`, the model gets a new adapter, which is initialised with
+    `seed`. The critic is always new. Weights of -0.0 become 0.0, as in saved states, which are
     sums over ranks. Raises OSError if the model is missing.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
-    if adapter is not None and not is_adapter(Path(folder)):
+    if adapter is not None and base is None:
         lora.add(model, adapter, seed)
     for parameter in model.parameters():
         # a sum over ranks changes -0.0 to 0.0, and a continued run must have the same bytes
