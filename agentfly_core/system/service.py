@@ -229,7 +229,9 @@ def end_orphans(run: str) -> list[int]:
     Returns the process ids of the killed processes.
     """
     ended = orphans_killed(run)
-    for scratch in {marks["TMPDIR"] for marks in ended.values()}:
+    folders = {marks.get("TMPDIR", "") for marks in ended.values()}
+    # a program of an author may have its own TMPDIR
+    for scratch in (folder for folder in folders if folder.endswith(".sock.d")):
         clean(scratch.removesuffix(".d"))
     return list(ended)
 

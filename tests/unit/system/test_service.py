@@ -14,7 +14,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agentfly_core.system.service import Service, ServiceLost, end_orphans, new_address, supervised
+from agentfly_core.system.process import Owner
+from agentfly_core.system.service import (
+    OWNER,
+    RUN,
+    Service,
+    ServiceLost,
+    end_orphans,
+    new_address,
+    supervised,
+)
 from agentfly_core.system.supervisor import ChildState, die_with_parent
 from tests.support.clocks import set_clock
 from tests.support.waiting import LIMIT
@@ -242,6 +251,14 @@ def test_only_processes_of_dead_runs_are_ended(
         assert not service.scratch.exists()
         assert end_orphans("run-b") == []
         assert all(process.is_running() for process in others)
+
+
+def test_an_orphan_with_its_own_tmpdir_is_ended(tmp_path: Path) -> None:
+    owner = json.dumps({**Owner.current().to_json(), "ticks": 1})  # an earlier process
+    marks = {RUN: "run-c", OWNER: owner, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(["sleep", "600"], env=marks, preexec_fn=die_with_parent) as orphan:
+        assert end_orphans("run-c") == [orphan.pid]
+    assert tmp_path.is_dir()
 
 
 def test_a_service_first_ends_processes_of_a_dead_owner(
