@@ -40,7 +40,7 @@ Runs
     agentfly score mine --reward my_rewards:strict
   import        episodes:import_traces  Store chats and traces of a file as episodes.
     agentfly import traces.jsonl quickstart
-  compare       comparing:compare      Compare runs on the same held-out problems.
+  compare       comparing:compare      Compare runs with the first on the same held-out problems.
     agentfly compare mine other --png curves.png
   sweep         comparing:sweep        Train with each combination of values and seeds; compare.
     agentfly sweep quickstart update.learning_rate=1e-4,3e-4 --seeds 3

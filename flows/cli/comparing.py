@@ -23,11 +23,10 @@ def compare(
     as_json: AsJson = False,
     store_uri: StoreArg = "",
 ) -> None:
-    """Compare runs on the same held-out problems.
+    """Compare runs with the first on the same held-out problems.
 
     Args:
-        policies: a finished run, an evaluated RUN@STEP, or sweep:NAME; the others are compared
-            with the first
+        policies: a finished run, an evaluated RUN@STEP, or sweep:NAME
         split: the problems: test, validation, or one of evaluate.datasets
         png: also write a picture
     """
