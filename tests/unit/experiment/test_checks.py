@@ -182,7 +182,7 @@ def test_a_template_that_does_not_fit_the_tokenizer_is_refused(nano: Path, tmp_p
         text = path.read_bytes()
         other = text.replace(b"<|im_end|>", b"<|im_ent|>") if path.suffix == ".json" else text
         (tmp_path / path.name).write_bytes(other)
-    with pytest.raises(ValueError, match=r"model: The tokenizer .* <\|im_end\|> token"):
+    with pytest.raises(ValueError, match=r"model: template: .* lacks the token <\|im_end\|>"):
         checks.check_inputs(settings_with(model=str(tmp_path)))
 
 
