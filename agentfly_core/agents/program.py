@@ -122,7 +122,8 @@ def _require_command(command: ProgramCommand, sandbox: bool) -> None:
         raise ValueError("program(command=[]): expected a program and its arguments.")
     if preload and not (runs_python(words) and "".join(words[1:2]).endswith(".py")):
         raise ValueError(
-            f"program(preload={preload}): expected a command [python, script.py, ...], got {words}."
+            f"program(preload={preload}): preload needs a command such as [python, script.py, "
+            f"...], got {words}."
         )
     if sandbox and preload:
         raise ValueError(
@@ -136,8 +137,8 @@ def _require_command(command: ProgramCommand, sandbox: bool) -> None:
 def _require_speakers(train: Sequence[str], roles: Sequence[str]) -> None:
     if unknown := [role for role in train if role not in roles]:
         raise ValueError(
-            f"program(train={[*train]}): there is no speaker {unknown[0]!r}, expected some of "
-            f"{', '.join(roles)}.{did_you_mean(unknown[0], roles)}"
+            f"program(train={[*train]}): the agent has no speaker {unknown[0]!r}. Expected names "
+            f"from {', '.join(roles)}.{did_you_mean(unknown[0], roles)}"
         )
 
 

@@ -26,7 +26,10 @@ class Overlong(Section):
     @model_validator(mode="after")
     def _begins_above_nothing(self) -> Self:
         if self.buffer > self.longest:
-            raise ValueError(f"got buffer {self.buffer}, expected at most longest {self.longest}")
+            raise ValueError(
+                f"buffer is {self.buffer}, but longest is {self.longest}; set buffer to "
+                f"{self.longest} or less"
+            )
         return self
 
 

@@ -90,8 +90,9 @@ class AuthorPart(ABC):
         """
         if not isinstance(self.made_of, type):
             raise ValueError(
-                f"{self.what} takes no settings, got {', '.join(settings)}: only a class does. "
-                "Decorate a class with these parameters of __init__ and the function as __call__."
+                f"{self.what} is a function, so it takes no settings, got {', '.join(settings)}. "
+                "Decorate a class instead: its __init__ takes the settings, and its __call__ "
+                "replaces the function."
             )
         made = replace(self, settings=settings, declared=self.declared or self)
         _ = made.function
@@ -119,8 +120,8 @@ class AuthorPart(ABC):
         # the other process imports this path, so the path must lead to this tool or reward
         if not importable or load(self._path) is not (self.declared or self):
             raise ValueError(
-                f"{self.what} has process=True but cannot be imported by another process as "
-                f"{self._path}: expected a decorated `def` or `class` at the top of a module."
+                f"{self.what} has process=True, but another process cannot import it as "
+                f"{self._path}. Move the decorated `def` or `class` to the top level of a module."
             )
         if kinds := [kind.__name__ for kind in signature.environments.values()]:
             raise ValueError(
@@ -129,8 +130,8 @@ class AuthorPart(ABC):
             )
         if self.timeout == math.inf:
             raise ValueError(
-                f"{self.what} has process=True and timeout=inf, expected a finite timeout, because "
-                "the process of a call that hangs is killed at its timeout."
+                f"{self.what} has process=True and timeout=inf. Set a finite timeout, because "
+                "only the timeout ends the process of a call that hangs."
             )
         return signature
 

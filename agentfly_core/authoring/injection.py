@@ -69,8 +69,8 @@ def read(function: AuthorFunction) -> Signature:
         kind = parameter.annotation
         if parameter.kind not in NAMED:
             raise ValueError(
-                f"{name(function)} takes {parameter}; give every parameter a name and a type "
-                "instead."
+                f"{name(function)} has the parameter {parameter}; replace it by parameters with a "
+                "name and a type."
             )
         if kind is inspect.Parameter.empty:
             raise ValueError(

@@ -126,7 +126,9 @@ class Reward(author_part.AuthorPart):
             try:
                 return await self._score_once(group, lent)
             except ServiceFailure as failure:
-                _log.info("%s is called again: %s", self.name, fault(failure))
+                _log.info(
+                    "The reward %s is called again after an error: %s", self.name, fault(failure)
+                )
             await asyncio.sleep(min(self.backoff * 2.0**attempt, LONGEST_WAIT))
         return await self._score_once(group, lent)
 
@@ -218,8 +220,9 @@ class Reward(author_part.AuthorPart):
         single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]
         if Group in signature.lent.values() and single:
             raise ValueError(
-                f"{self.what} asks for a Group and {', '.join(single)}. A reward that compares "
-                "episodes can have only a Group and a Problem; split it into two rewards."
+                f"{self.what} has parameters of the types Group and {', '.join(single)}. A reward "
+                "with a Group compares episodes, and its only other parameter can be a Problem; "
+                "split the reward into two."
             )
 
 

@@ -125,8 +125,8 @@ async def _scored(
             if isinstance(score, Score) and (unknown := _unknown(score, speakers)):
                 roles = dict.fromkeys(instance(agent)[0] for agent in speakers)
                 score = Unscored(
-                    f"{reward.name}: by_speaker names {unknown[0]!r}, but the speakers of these "
-                    f"episodes are {', '.join(roles)}"
+                    f"{reward.name}: by_speaker has the key {unknown[0]!r}, but the speakers of "
+                    f"these episodes are {', '.join(roles)}"
                 )
             scores[reward.name] = weight, score
     return [_held(scores, trajectory, trajectory.agent == answered.agent) for trajectory in episode]
@@ -184,7 +184,9 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
     terms = " + ".join(
         f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items()
     )
-    reason = f"the weighted sum of the rewards or of a turn's rewards, {terms}, is not {USABLE}"
+    reason = (
+        f"the weighted sum of the rewards ({terms}), or of the rewards of one turn, is not {USABLE}"
+    )
     return Scored(trajectory_id, rewards, (), Unscored(reason))
 
 

@@ -84,7 +84,7 @@ class Tool(author_part.AuthorPart):
         if not NAME.fullmatch(self.name):
             raise ValueError(
                 f"{self.what} has a name that models and services refuse. Set another name with "
-                "`@tool(name=...)`. It can have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
+                "`@tool(name=...)`: 1 to 64 characters, each from a-z, A-Z, 0-9, _ and -."
             )
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
@@ -181,8 +181,10 @@ class Tool(author_part.AuthorPart):
         where = tracebacks.own_line(error)
         problem = lent.get(Problem)
         first = f" (first in the problem {problem.id!r})" if isinstance(problem, Problem) else ""
-        what = f"{self.what} broke off" + (f" at {where}" if where else "")
-        warn_once(logger, what, f"{fault(error)}{first}; the model reads this error as the answer")
+        what = f"{self.what} raised an error" + (f" at {where}" if where else "")
+        warn_once(
+            logger, what, f"{fault(error)}{first}; the model reads this error as the tool's result"
+        )
 
     def _text_of(self, result: object) -> str:
         """Convert a result of the tool to text. Raises ServiceFailure for a value without a text
@@ -229,8 +231,8 @@ class Tool(author_part.AuthorPart):
         if ADDRESS.search(text := str(value)):
             kind = type(value).__name__
             raise ServiceFailure(
-                f"{self.what} returned a value without a text form ({kind}): return text or a list "
-                "of values, or give its class a __str__."
+                f"{self.what} returned a value without a text form ({kind}): return text or a "
+                f"list of values, or define __str__ in the class {kind}."
             )
         return text
 
@@ -245,7 +247,10 @@ class Tool(author_part.AuthorPart):
         """Raise ValueError if the tool has a parameter of type Trajectory, Team or Group."""
         for kind in (Trajectory, Team, Group):
             if kind in signature.lent.values():
-                raise ValueError(f"{self.what} asks for a {kind.__name__}, which only rewards get.")
+                raise ValueError(
+                    f"{self.what} has a parameter of the type {kind.__name__}, which only rewards "
+                    "get. Remove the parameter."
+                )
 
 
 @dataclass(frozen=True, slots=True)

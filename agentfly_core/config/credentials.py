@@ -57,7 +57,7 @@ def _fault(key: str, value: JSON) -> str:
     by_name = SECRET_NAME.search(name.removesuffix("_env")) and not names_variable
     # a password may consist of digits, but names such as `max_token` usually have numbers
     is_text = isinstance(value, str) or (type(value) is int and "pass" in name)
-    return "is a secret by its name" if text and is_text and by_name else ""
+    return "has a name that is used for secrets" if text and is_text and by_name else ""
 
 
 def _name(key: str) -> str:

@@ -56,9 +56,9 @@ class Branching(Section):
     def _divides_forks(self) -> Self:
         if self.total <= self.init or self.total % self.init:
             raise ValueError(
-                f"got total {self.total} and init {self.init}, expected a larger total that is a "
-                "multiple of init, because each of the init episodes has (total - init) / init "
-                "forks"
+                f"got total {self.total} and init {self.init}. Each of the init first episodes is "
+                "forked (total - init) / init times, so total must be larger than init and a "
+                "multiple of init"
             )
         return self
 
@@ -174,7 +174,7 @@ class Evaluate(Section):
         for name in self.datasets:
             if name in SPLITS or not re.fullmatch(NAME, name):
                 raise ValueError(
-                    f"datasets: got the name {name!r}, expected letters, digits, '.', '_' and '-', "
-                    "and not the name of a split (train, validation, test)"
+                    f"datasets: got the name {name!r}. Use only letters, digits, '.', '_' and "
+                    "'-', and do not use the name of a split (train, validation, test)"
                 )
         return self

@@ -24,7 +24,7 @@ class Sign(Section):
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
         if (self.above is None) == (self.below is None):
-            raise ValueError("expected either `above` or `below`, not both")
+            raise ValueError("set exactly one of `above` and `below`")
         return self
 
     def seen(self, metrics: Mapping[str, float]) -> bool:

@@ -52,7 +52,10 @@ def load(path: str) -> Any:
         line = own_line(error)
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
-            message += f" Run the command in the folder of your project; now it is {Path.cwd()}."
+            message += (
+                " Run the command in the folder of your project; the current folder is "
+                f"{Path.cwd()}."
+            )
             if (top := str(error.name).partition(".")[0]) in OURS:
                 message += f" AgentFly itself has a package {top!r}: rename your folder {top!r}."
         raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
@@ -103,7 +106,7 @@ def check_settings(
     for key in given:
         if key not in parameters:
             raise ValueError(
-                f"{name} has no parameter {key!r}. Its parameters must include {', '.join(given)}."
+                f"{name} has no parameter {key!r}. It must have the parameters {', '.join(given)}."
             )
     for key in settings:
         if key not in parameters:

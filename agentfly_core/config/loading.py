@@ -137,8 +137,8 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
     # wrong digests would give wrong cache keys
     if "code" in values:
         raise ValueError(
-            "The key `code` is computed and cannot be set. List data files that your modules read "
-            "in `code_files`."
+            "The key `code` is computed and cannot be set. In `code_files`, list the data files "
+            "that your modules read."
         )
     settings = _completed(_validate(Settings, values, ", ".join([str(path), *overrides])))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
@@ -261,7 +261,10 @@ def _path(experiment: str) -> Path:
     path = Path(experiment) if is_file else CONF / f"{experiment}.yaml"
     if not os.path.isfile(path):
         beside = [one.name for one in path.parent.glob("*.y*ml")] if is_file else []
-        start = " Run this in the folder of your project, or start one: agentfly init NAME"
+        start = (
+            " Run the command in the folder of your project, or create a project: agentfly init "
+            "NAME"
+        )
         others = did_you_mean(path.stem, names()) if names() else start
         hint = nearest(path.name, beside) or others
         raise ValueError(f"Unknown experiment {experiment!r} ({path.absolute()}).{hint}")
@@ -361,7 +364,7 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
                 hint = f" Did you mean {likely[0]!r}?"
             yield f"{where}: there is no such key.{hint}"
         elif fault["type"] == "missing":
-            yield f"{where}: it must be given"
+            yield f"{where}: this key is required"
         elif fault["type"] == UNSHOWN:
             yield f"{where}: {message_of(fault)}"
         elif not where:

@@ -262,8 +262,8 @@ class AgentPart(Section):
                 raise ValueError(f"got the role {role!r}, expected a role without a slash")
             if who != SELF and speaker(who) is None:
                 raise ValueError(
-                    f"got {role}: {who!r}, expected run:NAME@STEP, endpoint:NAME of the site or "
-                    "self"
+                    f"got {role}: {who!r}, expected run:NAME@STEP, self, or endpoint:NAME with an "
+                    "endpoint of the site"
                 )
         return frozen
 

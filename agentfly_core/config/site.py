@@ -219,8 +219,8 @@ class Site(Section):
             )
         if self.sampler == "transformers" and len(sampler) > 1:
             raise ValueError(
-                f"got sampler_gpus {sampler}, but the sampler transformers uses one GPU: keep only "
-                "its number"
+                f"got sampler_gpus {sampler}, but the sampler transformers uses one GPU: list "
+                "only one number"
             )
         return self
 
@@ -231,8 +231,8 @@ class Site(Section):
                 f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items()
             )
             raise ValueError(
-                f"got {self.ranks} ranks, but the learner has {places} places ({shown}), and each "
-                "rank needs a place: remove `ranks`, or change learner_gpus or the hostfile"
+                f"got {self.ranks} ranks, but learner_gpus or the hostfile lists places for "
+                f"{places} ({shown}): remove `ranks`, or change learner_gpus or the hostfile"
             )
         return self
 

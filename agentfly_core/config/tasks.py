@@ -172,8 +172,9 @@ def _warm_start(
         return section
     if lacking := [name for name in tasks if name not in shown]:
         raise ValueError(
-            f"tasks.{lacking[0]}.warm_start is missing, but {', '.join(shown)} has one. Set it for "
-            "each task, such as `{demonstrations: my_file:policy}` with the path of a policy."
+            f"tasks.{lacking[0]}.warm_start is missing, but warm_start is set for "
+            f"{', '.join(shown)}. Set it for each task: `{{demonstrations: my_file:policy}}`, "
+            "where my_file:policy is the import path of a policy."
         )
     if section.get("demonstrations") != DEMONSTRATIONS:
         for key in section.keys() & {"demonstrations", "settings"}:

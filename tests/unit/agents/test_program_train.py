@@ -57,7 +57,7 @@ async def test_only_the_named_speakers_have_trained_tokens(tmp_path, train):
 
 
 def test_an_unknown_name_in_train_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"no speaker 'writr', .* Did you mean 'writer'"):
+    with pytest.raises(ValueError, match=r"no speaker 'writr'. .* Did you mean 'writer'"):
         checks.check(experiment(tmp_path, ["writr"]).settings)
 
 

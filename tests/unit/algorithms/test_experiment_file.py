@@ -64,7 +64,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
         ),
         (
             ["algorithm={use: dapo, overlong: {longest: 8, buffer: 9}}"],
-            "got buffer 9, expected at most longest 8",
+            "buffer is 9, but longest is 8",
         ),
         (["algorithm=grpoo"], "Did you mean 'grpo'"),
         (

@@ -222,13 +222,16 @@ def local() -> Tool:
     ("part", "told"),
     [
         (process_parts.sees, "'sees' needs Shelf .*process=True"),
-        (local(), "'inner' has process=True .* at the top of a module"),
+        (local(), "'inner' has process=True, .*the top level of a module"),
         (
             tool(process=True)(process_parts.explode.function),
-            "'explode' has process=True .* at the top of a module",
+            "'explode' has process=True, .*the top level of a module",
         ),
-        (reward(process=True)(process_parts.length.function), "'length' .* at the top of a module"),
-        (process_parts.endless, "'endless' .* timeout=inf, expected a finite timeout"),
+        (
+            reward(process=True)(process_parts.length.function),
+            "'length' .* to the top level of a module",
+        ),
+        (process_parts.endless, "'endless' .* timeout=inf. Set a finite timeout"),
     ],
 )
 def test_what_cannot_run_in_another_process_is_refused(part: Tool | Reward, told: str) -> None:

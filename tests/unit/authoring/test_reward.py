@@ -215,7 +215,7 @@ def test_an_infinite_sum_is_unscored_and_names_weights_and_rewards(
         f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in found.items()
     )
     assert (
-        f"the weighted sum of the rewards or of a turn's rewards, {terms}, is not"
+        f"the weighted sum of the rewards ({terms}), or of the rewards of one turn, is not"
         in scored.reward.reason
     )
     assert scored.rewards == {name: score.value for name, (_, score) in found.items()}

@@ -60,7 +60,8 @@ async def test_a_speaker_has_the_reward_that_it_is_given_apart() -> None:
 async def test_a_speaker_that_no_episode_has_leaves_them_unscored() -> None:
     gives, _ = giving(Score(1.0, by_speaker={"plannr": 0.5}))
     missing = Unscored(
-        "gives: by_speaker names 'plannr', but the speakers of these episodes are searcher, planner"
+        "gives: by_speaker has the key 'plannr', but the speakers of these episodes are "
+        "searcher, planner"
     )
     assert [one.reward for one in await score(TEAM, {gives: 1.0}, "planner")] == [missing] * 3
 

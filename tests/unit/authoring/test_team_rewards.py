@@ -136,8 +136,8 @@ async def test_an_instance_that_no_episode_has_leaves_them_unscored() -> None:
     scores = await score(await debated(), {fourth: 1.0}, "debate")
     assert {one.reward for one in scores} == {
         Unscored(
-            "fourth: by_speaker names 'debater/4', but the speakers of these episodes are debate, "
-            "debater"
+            "fourth: by_speaker has the key 'debater/4', but the speakers of these episodes are "
+            "debate, debater"
         )
     }
 
@@ -189,7 +189,7 @@ def test_a_reward_that_compares_and_a_tool_get_no_team() -> None:
     def look(team: Team) -> str:
         return ""
 
-    with pytest.raises(ValueError, match="asks for a Group and Team"):
+    with pytest.raises(ValueError, match="has parameters of the types Group and Team"):
         _ = reward(both).signature
     with pytest.raises(ValueError, match="Team"):
         _ = tool(look).signature

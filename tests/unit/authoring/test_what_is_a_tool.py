@@ -110,7 +110,7 @@ def nosy(trajectory: Trajectory) -> str:
     ("function", "told"),
     [
         (untyped, "'x' of untyped has no annotation"),
-        (starred, r"starred takes \*x"),
+        (starred, r"starred has the parameter \*x"),
         (odd, "'threading' is not defined"),
         (opaque, "type without a JSON schema"),
         (nosy, "only rewards get"),

@@ -32,7 +32,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_secret_is_refused_by_its_name_and_not_shown(key: str) -> None:
     last = key.rpartition(".")[2]
-    with pytest.raises(SecretGiven, match=rf"^an override: {key} is a secret") as refusal:
+    with pytest.raises(SecretGiven, match=rf"^an override: {key} has a name") as refusal:
         loading.read("tiny", [f"{key}={PLANTED}"])
     assert f"{last}_env=MY_" in str(refusal.value)
     assert PLANTED not in str(refusal.value)
@@ -68,10 +68,10 @@ def test_a_setting_with_a_similar_name_is_accepted(override: str) -> None:
             "data.urls holds .*data.urls_env=SEARCH_KEY",
         ),
         ("data.url='http://me:opensesame@host'", "data.url holds a password in a URL"),
-        ("data.password=123456", "data.password is a secret by its name"),
+        ("data.password=123456", "data.password has a name that is used for secrets"),
         (
             f"data.api_key_env={PLANTED[:6]}!",
-            "data.api_key_env is a secret by its name",
+            "data.api_key_env has a name that is used for secrets",
         ),
     ],
 )
@@ -86,7 +86,7 @@ def test_a_secret_is_refused_under_any_name(
 
 
 def test_a_secret_among_the_settings_of_an_override_is_refused() -> None:
-    with pytest.raises(SecretGiven, match=r"warm_start.settings.api_key is a secret"):
+    with pytest.raises(SecretGiven, match=r"warm_start.settings.api_key has a name"):
         loading.read(
             "tiny", [f"warm_start={{demonstrations: 'a:b', settings: {{api_key: {PLANTED}}}}}"]
         )
@@ -107,7 +107,7 @@ def test_a_secret_in_the_file_is_refused_with_the_files_name(project: Path) -> N
         "api_key": PLANTED,
     }
     (project / "conf/tiny.yaml").write_text(TINY.replace("data: {", f"data: {json.dumps(data)} #"))
-    with pytest.raises(SecretGiven, match=r"^conf/tiny.yaml: data.api_key is a secret"):
+    with pytest.raises(SecretGiven, match=r"^conf/tiny.yaml: data.api_key has a name"):
         loading.read("tiny")
 
 

@@ -90,7 +90,7 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
 
 def test_an_empty_folder_is_refused_with_its_remedy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="start one: agentfly init NAME"):
+    with pytest.raises(ValueError, match="create a project: agentfly init NAME"):
         loading.read("quickstart")
 
 
@@ -181,7 +181,7 @@ def test_an_override_may_be_any_json(tiny):
 
 def test_a_missing_required_key_is_named(tmp_path):
     (tmp_path / "bare.yaml").write_text(TINY.replace("rewards:", "# rewards:"))
-    with pytest.raises(ValueError, match=r"rewards: .*given$"):
+    with pytest.raises(ValueError, match=r"rewards: .*required$"):
         loading.read(str(tmp_path / "bare.yaml"))
 
 

@@ -147,7 +147,7 @@ def test_a_shared_setting_is_refused_within_a_task(tmp_path):
 
 
 def test_an_unknown_task_setting_is_refused_and_a_new_task_read():
-    with pytest.raises(ValueError, match=r"tasks\.ofice\.data: .*given"):
+    with pytest.raises(ValueError, match=r"tasks\.ofice\.data: .*required"):
         loading.read("mixture", ["tasks.ofice.weight=3"])
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 64, "test": 8}
     more = json.dumps(

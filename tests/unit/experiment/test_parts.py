@@ -116,7 +116,7 @@ async def test_an_agent_is_created_with_its_settings() -> None:
     [
         (
             {"rewards": {EXACT: {"strict": True}}},
-            "'exact' takes no settings, got strict: ",
+            "'exact' is a function, so it takes no settings, got strict",
         ),
         ({"rewards": {"exact": {"use": f"{HERE}:count"}}}, "is a Tool, expected a Reward"),
         ({"tools": [f"{HERE}:searches"]}, "is a function, expected a Tool: decorate"),

@@ -207,7 +207,7 @@ def test_in_another_folder_the_project_folder_is_named(
     (tmp_path / "mine.yaml").write_text(EXPERIMENT.replace(PATH, "my_unknown_atlas"))
     monkeypatch.chdir(other)
     assert main(["play", "../mine.yaml", "--policy", "oracle"]) == 2
-    assert f"folder of your project; now it is {other}" in capsys.readouterr().err
+    assert f"folder of your project; the current folder is {other}" in capsys.readouterr().err
     assert main(["play", "mine"]) == 2
     assert f"Unknown experiment 'mine' ({other}/conf/mine.yaml)" in capsys.readouterr().err
 

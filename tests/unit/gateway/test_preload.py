@@ -223,7 +223,9 @@ async def test_a_module_that_fails_is_named(tmp_path):
 
 @pytest.mark.parametrize("words", [("node", "agent.js"), ("python",), ("python", "-m", "agent")])
 def test_preload_needs_a_script_of_python(words):
-    with pytest.raises(ValueError, match=r"preload=\['openai'\]\): expected a command \[python, s"):
+    with pytest.raises(
+        ValueError, match=r"preload=\['openai'\]\): preload needs a command such as \[p"
+    ):
         ProgramAgent(words, preload=("openai",))
 
 

@@ -216,7 +216,7 @@ def test_a_sign_in_one_optimizer_step_is_reported():
 
 
 def test_a_sign_has_one_bound():
-    with pytest.raises(ValidationError, match="either `above` or `below`"):
+    with pytest.raises(ValidationError, match="exactly one of `above` and `below`"):
         Sign(metric="train/entropy")
 
 

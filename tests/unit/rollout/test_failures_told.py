@@ -74,7 +74,8 @@ async def test_a_tool_that_breaks_off(caplog: pytest.LogCaptureFixture) -> None:
         assert (await look_up.answer(given, {Problem: SEVEN})).content == f"KeyError: '{key}'"
     (told,) = caplog.messages
     assert re.fullmatch(
-        r"The tool 'look_up' broke off at \S+/test_failures_told.py:\d+ in look_up: KeyError: "
-        r"'ink' \(first in the problem 'seven'\); the model reads this error as the answer",
+        r"The tool 'look_up' raised an error at \S+/test_failures_told.py:\d+ in look_up: "
+        r"KeyError: 'ink' \(first in the problem 'seven'\); the model reads this error as the "
+        r"tool's result",
         told,
     )
