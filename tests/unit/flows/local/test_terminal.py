@@ -116,4 +116,5 @@ def test_a_run_prints_no_control_characters_of_its_texts(
         assert not CONTROL.search(out + err), words
         assert r"\x1b]0;title" in out + err or words[0] in ("config", "prepare"), words
         if words[-1] == "--json":
+            assert out, (words, err)
             json.loads(out)
