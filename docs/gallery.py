@@ -44,8 +44,8 @@ on another seed.
 
 All problems are generated. Under any seed, splits share nothing that identifies an answer, such as
 persons, file names or worlds. The oracle is the demonstration policy without mistakes. It acts only
-on text that it reads. Tests check that the oracle solves new problems, and that policies without
-reading do not. `meco` is an exception: it is about memorised answers, so its test asks for them.
+on text that it reads. Tests check that the oracle solves new problems, and that policies that read
+nothing do not. The exception is `meco`, which tests memorised answers.
 Number of solved problems, of 100 held-out problems:
 
 | policy | `office` | `search` | `text-shop` | `terminal` |
