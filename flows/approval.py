@@ -95,8 +95,9 @@ def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
     If nobody answers in time, the policy is not approved.
     """
     text = (
-        f"### {question.night}\n{question.why}\n\nIf you approve it, the next night starts from "
-        f"it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has episodes."
+        f"### {question.night}\n{question.why}\n\nIf you approve the policy, the next night "
+        f"starts from it. [The report](/artifacts/key/{artifact_key('night', experiment)}) has "
+        "episodes."
     )
     try:
         return asyncio.run(_paused(text, days * SECONDS_OF_A_DAY))
@@ -127,10 +128,10 @@ def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decisi
     judged, run, champion = question.details, question.night, ledger.read().champion
     assert isinstance(judged, Judgement), "the gate asks"
     if decision.approve and (champion == judged.champion or champion is None):
-        why = decision.reason or "A person approved it."
+        why = decision.reason or "A person approved the policy."
         record(ledger, run, "promoted", why, judged.challenger)
         return Completed(name="Promoted", message=why)
-    why = decision.reason or "A person refused it."
+    why = decision.reason or "A person refused the policy."
     if decision.approve and champion:
         earlier = f"The champion has changed to {champion.reference} since the comparison"
         why = f"{earlier}. To promote anyway: agentfly promote {run}"
@@ -173,9 +174,7 @@ def withdraw(store: Store, name: str, site: Site) -> str:
     ledger = NightLedger(store, name)
     champion = ledger.read().champion
     if champion is None:
-        raise ValueError(
-            f"No policy of the experiment {name!r} is promoted; there is nothing to demote."
-        )
+        raise ValueError(f"The experiment {name!r} has no champion, so there is nothing to demote.")
     ledger.append(champion.reference.run, "demoted", "A person demoted it on the command line.")
     report_aliases(ledger, site)
     return f"{champion.reference} is no longer the champion. {ledger.read().champion_in_words}"

@@ -35,7 +35,8 @@ def main() -> int:
     if not settle().api:
         raise SystemExit(
             "This project's Prefect server is not running. Start all services with `agentfly up`, "
-            "or the server alone with `agentfly prefect server start`, or set PREFECT_API_URL."
+            "or only the server with `agentfly prefect server start`. To use another server, set "
+            "PREFECT_API_URL."
         )
     try:
         require_deployable()
@@ -57,8 +58,8 @@ def require_deployable() -> None:
     path = Path("prefect.yaml").absolute()
     if not path.is_file():
         raise ValueError(
-            f"{path}, the list of deployments, is missing. `agentfly init DIR` creates a project "
-            "with this file; its experiments are in conf/."
+            f"{path}, the list of deployments, is missing. Run the command in the folder of a "
+            "project; `agentfly init DIR` creates one."
         )
     names = loading.names()
     deployments: Any = strict_yaml.settings(path).get("deployments") or []
@@ -68,7 +69,7 @@ def require_deployable() -> None:
             missing = (loading.CONF / f"{named}.yaml").absolute()
             raise ValueError(
                 f"The deployment {deployment['name']!r} of {path} has the experiment {named!r}, "
-                f"but there is no {missing}. Put the experiment there, or change `experiment` in "
+                f"but {missing} does not exist. Create this file, or change `experiment` in "
                 f"prefect.yaml.{did_you_mean(named, names)}"
             )
 

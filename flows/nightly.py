@@ -64,7 +64,9 @@ def nightly(
             # after the wait for devices, because another experiment may take the name meanwhile
             tonight = name_of_night(loaded.store, loaded.name, today)
             if ledger.read().last(tonight, *DECIDED):
-                get_run_logger().warning("%s is already judged; nothing is changed.", tonight)
+                get_run_logger().warning(
+                    "The night %s is already judged, so nothing is changed.", tonight
+                )
             return Nights(loaded, ledger, work, attempts, approval).run(tonight)
 
 
@@ -99,4 +101,8 @@ def _call(variable: str, suffix: str) -> None:
         with urllib.request.urlopen(urlunsplit(parts._replace(path=path)), timeout=LIMIT_S):
             pass
     except Exception as error:  # errors have many types, and their text may contain the URL
-        logger.warning("The URL in %s was not called: %s.", variable, type(error).__name__)
+        logger.warning(
+            "The URL in the environment variable %s could not be called: %s.",
+            variable,
+            type(error).__name__,
+        )

@@ -51,7 +51,7 @@ def message(error: BaseException) -> str:
         return f"An error in code:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
     words = disk_fault(error) or words_of(error).rstrip() or fault(error)
     line = tracebacks.own_line(error)
-    return words if line is None or line in words else f"{words}\nIt was raised at {line}."
+    return words if line is None or line in words else f"{words}\nThe error was raised at {line}."
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def next_step(error: Exception, again: Callable[[], str]) -> str:
     again.
     """
     if isinstance(error, ValueError | GateClosed) and not isinstance(error, Damaged):
-        return "The same command fails again until that is corrected."
+        return "The same command fails again until this error is corrected."
     return f"To continue: {again()}"
 
 

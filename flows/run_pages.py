@@ -75,7 +75,7 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
 
     Returns "" if MLflow does not have the run or fails.
     """
-    with logged(f"MLflow does not say where {run} is"):
+    with logged(f"The address of {run} in MLflow could not be read"):
         place, run_ids = mlflow_place(site), links_of(store, run).get("mlflow_run_ids")
         if run_ids:
             server = serving(place)

@@ -64,7 +64,10 @@ def planned_sweep(
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]
     runs = [each.run_name("", False) for each in experiments]
     if len({*runs}) < len(runs):
-        raise ValueError("Two combinations have the same settings. List each value only once.")
+        raise ValueError(
+            "Two combinations of the listed values have the same settings. List each value only "
+            "once."
+        )
     trials = []
     for each, run in zip(experiments, runs, strict=True):
         RunRequest(each, run).check_new()

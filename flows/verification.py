@@ -49,7 +49,8 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
     words = ["-m", "flows", "train", str(settings), "--run", name, "--store", str(again.root)]
     if status := subprocess.run([sys.executable, "-P", *words], cwd=code, env=child).returncode:
         raise ValueError(
-            f"The repeated training of {name} failed: exit status {status}, see {into}."
+            f"The repeated training of {name} failed with exit status {status}. Its files are in "
+            f"{into}."
         )
     return differences(store, again, name)
 
@@ -67,13 +68,17 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
         )
     if record.get("accepted_code") or record.get("frozen"):
         raise ValueError(
-            f"The run {name!r} cannot be repeated: its code changed, or it has frozen speakers."
+            f"The run {name!r} cannot be repeated, because its code changed while it was "
+            "unfinished (--accept-code), or because it has frozen speakers."
         )
     refuse_other_stages(name, record)
     if modules := changed(record, code_of(settings, import_tasks(settings))):
         commit = record["code"]["repository"]["commit"]
         names = ", ".join(edited(record) or modules)
-        raise ValueError(f"{names} changed after the run {name}. Restore commit {commit}.")
+        raise ValueError(
+            f"The code of {names} changed after the run {name}. Restore the code of commit "
+            f"{commit}."
+        )
 
 
 def differences(store: Store, again: Store, name: str) -> dict[str, str]:

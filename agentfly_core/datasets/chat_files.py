@@ -91,15 +91,17 @@ class ChatFile:
         # the first rows are enough to find a wrong file or column name
         first = [*islice(self.read(path), FIRST)]
         if not any(isinstance(row, ChatRow) for row in first):
-            raise ValueError(f"{path} has no chat in its first {FIRST} rows: {_listed(first)}")
+            raise ValueError(
+                f"{path} has no chat to train on in its first {FIRST} rows: {_listed(first)}"
+            )
 
     def require_few(self, bad: list[BadRow]) -> None:
         """Raise ValueError if there are more unusable rows than `tolerate_bad_rows`."""
         if len(bad) > self.tolerate_bad_rows:
             raise ValueError(
-                f"{counted(len(bad), 'row')} cannot be trained (tolerated: "
-                f"{self.tolerate_bad_rows}), first {_listed(bad)} Repair or remove these rows; for "
-                "a warm start you can also raise warm_start.settings.tolerate_bad_rows."
+                f"{counted(len(bad), 'row')} cannot be used for training (tolerated: "
+                f"{self.tolerate_bad_rows}). The first: {_listed(bad)} Repair or remove these "
+                "rows; for a warm start you can also raise warm_start.settings.tolerate_bad_rows."
             )
 
 

@@ -173,7 +173,9 @@ def _text(value: Any) -> Any:
     parts = [part for part in value if isinstance(part, Mapping)]
     # pictures are refused, because leaving them out would change the question
     if any(part.get("type") != "text" for part in parts):
-        raise ValueError("expected parts of the type 'text'; pictures and sound cannot be trained")
+        raise ValueError(
+            "expected parts of the type 'text'; training supports no pictures or sound"
+        )
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     return "\n".join(texts) if len(texts) == len(value) else value
 
@@ -240,8 +242,8 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
             if waiting:
                 names = ", ".join(call.name for call in waiting.values())
                 raise ValueError(
-                    f"it comes before the answers to the calls of {names}; put these answers, "
-                    "messages of the role 'tool', before this message"
+                    f"the calls of {names} are not answered yet; put their answers, messages with "
+                    "the role 'tool', before this message"
                 )
             waiting = one.calls()
             # answers are put in the order of the calls, as in stored episodes
@@ -267,8 +269,9 @@ def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]
     key = next(iter(waiting), "") if answer.tool_call_id is None else answer.tool_call_id
     if key not in waiting:
         raise ValueError(
-            f"it answers the call {answer.tool_call_id!r}, expected one of the calls without an "
-            f"answer, {[*waiting]}; put the assistant message with that call before this message"
+            f"it answers the call {answer.tool_call_id!r}, but the calls without an answer are "
+            f"{[*waiting]}; correct tool_call_id, or put the assistant message with this call "
+            "before this message"
         )
     return key, waiting.pop(key).name
 
@@ -288,14 +291,17 @@ def _order_fault(before: Message | Observation | None, item: Message | Observati
     if isinstance(item, Observation):
         return ""
     if not (item.content.strip() or item.calls):
-        return f"has the role {item.role!r} and is empty; give it content, or leave it out"
+        return f"has the role {item.role!r} and is empty; add content, or remove the message"
     if item.role == "system" and before:
-        return "has the role 'system', expected as the first message only; merge it into the first"
+        return (
+            "has the role 'system', which only the first message may have; merge it into the "
+            "first message"
+        )
     if item.role == "assistant" and is_reply(before):
-        return "has the role 'assistant' after another assistant message; merge the two"
+        return "has the role 'assistant' after another assistant message; merge the two messages"
     opens = before is None or (isinstance(before, Message) and before.role == "system")
     if item.role == "assistant" and opens:
-        return "has the role 'assistant', expected a user message before it"
+        return "has the role 'assistant', but no user message comes before it; add one"
     return ""
 
 

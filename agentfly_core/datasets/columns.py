@@ -30,7 +30,8 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     if twice := [key for key, name in columns.items() if key in row and name in row]:
         name = columns[twice[0]]
         raise ValueError(
-            f"the fields {twice[0]!r} and {name!r} would both be named {name!r}; change `columns`"
+            f"the fields {twice[0]!r} and {name!r} would both be named {name!r}; change the new "
+            "names in `columns`"
         )
     return {columns.get(key, key): value for key, value in row.items()}
 
@@ -47,8 +48,9 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
     for other in fields[1:]:
         if other in CHATS and _chat(row, other, "user").question != prompt.question:
             raise ValueError(
-                f"the fields {field!r} and {other!r} end with different questions; rename all but "
-                f"the prompt, such as `columns: {{{other}: former}}`"
+                f"the fields {field!r} and {other!r} end with different questions, so the prompt "
+                "is ambiguous; rename the field that is not the prompt, such as `columns: "
+                f"{{{other}: former}}`"
             )
     return field, prompt
 
@@ -110,8 +112,9 @@ def tools_of(row: DataRow) -> tuple[ToolSchema, ...] | None:
         )
     except (ValueError, ValidationError):
         raise ValueError(
-            f"the field {TOOLS!r} is {shown(listed)}, expected a list of names or of OpenAI's "
-            f"functions. If it is no list of tools, rename it: `columns: {{{TOOLS}: listed}}`"
+            f"the field {TOOLS!r} is {shown(listed)}, expected a list of tool names, or of "
+            "functions in OpenAI's format. If the field does not list tools, rename it: `columns: "
+            f"{{{TOOLS}: listed}}`"
         ) from None
     names = [one if isinstance(one, str) else one.name for one in tools]
     if twice := [name for name in names if names.count(name) > 1]:

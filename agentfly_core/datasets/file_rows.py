@@ -74,7 +74,9 @@ def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] |
             header[0] = "Unnamed: 0"
         if "" in header or (twice := [name for name, n in Counter(header).items() if n > 1]):
             what = f"two columns {twice[0]!r}" if "" not in header else "a column without a name"
-            raise ValueError(f"{path} has {what}: give each column in its first row its own name.")
+            raise ValueError(
+                f"{path} has {what}: give each column a name of its own in the first row."
+            )
         for number, cells in enumerate(lines, 2):
             if len(cells) == len(header):
                 yield number, {n: cell or None for n, cell in zip(header, cells, strict=True)}

@@ -114,7 +114,7 @@ class _Source:
             )
             raise ValueError(
                 f"{self.path} has {self.size} rows{less}, but {sum(wanted.values())} problems are "
-                f"needed ({sizes}). Lower these numbers, or add rows."
+                f"needed ({sizes}). Lower these settings, or add rows."
             )
 
 
@@ -126,9 +126,9 @@ def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, 
                 continue
             column = next((key for key, read_as in columns.items() if read_as == "id"), "id")
             raise ValueError(
-                f"{one} and {other} both have the id {name!r}, for different rows. Rename the "
-                f"column {column}, `columns: {{{column}: row}}`; then ids are computed from "
-                "question and facts."
+                f"{one} and {other} use the id {name!r} for different rows. Rename the column "
+                f"{column} with `columns: {{{column}: row}}`; then ids are computed from question "
+                "and facts."
             )
 
 
@@ -155,8 +155,8 @@ def require_fields(
                 )
         if named.isdisjoint(PROMPTS):
             raise ValueError(
-                f"{source} has no {' or '.join(PROMPTS)} in its first {FIRST} rows; "
-                f"it has {', '.join(sorted(named)) or 'no fields'}. Rename the field with the "
+                f"{source} has no field {' or '.join(PROMPTS)} in its first {FIRST} rows; its "
+                f"fields are {', '.join(sorted(named)) or 'no fields'}. Rename the field with the "
                 "question: `columns: {text: question}` reads the field `text` as the question."
             )
 

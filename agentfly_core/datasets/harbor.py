@@ -75,7 +75,7 @@ def harbor(
     """
     if not folder.is_dir():
         raise ValueError(
-            f"folder: got {str(folder)!r}, expected a folder with a folder for each task."
+            f"folder: got {str(folder)!r}, expected a folder that contains one folder per task."
         )
     problems, bad = list[Problem](), list[BadRow]()
     # sorted, because the order of files differs between machines
@@ -229,8 +229,8 @@ def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
         case "COPY", [*sources, target] if sources:
             return _copy(context, sources, target)
     raise ValueError(
-        "needs a container; supported are only FROM ubuntu, debian, python or bash, "
-        "WORKDIR /app, and COPY into /app"
+        "needs a container. Supported are only: FROM with the image ubuntu, debian, python or "
+        "bash; WORKDIR /app; COPY into /app"
     )
 
 
@@ -242,10 +242,10 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
     for source in sources:
         path = context / source.lstrip("/")
         if source.startswith("-") or ".." in path.parts or path.is_symlink() or not path.exists():
-            raise ValueError(f"{source} is missing in the context, or a link")
+            raise ValueError(f"{source} is missing in the build context, or is a link")
         for file in _files(path):
             if file.relative_to(context).parts[0] in _HIDDEN:
-                raise ValueError("the copy would show the check or the solution")
+                raise ValueError("COPY would give the model the check or the solution")
             name = file.relative_to(path) if path.is_dir() else path.name if into else ""
             files[str((place / name).relative_to(APP))] = _text(file)
     return files

@@ -48,7 +48,7 @@ def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
                 same[problem.task] = problem.id
             elif others := [of for task, of in same.items() if task != problem.task]:
                 raise ValueError(
-                    f"The {split} problem {problem.id!r} is the training problem {others[0]!r}, "
-                    "too. Give tasks of the same dataset the same sizes of splits and the same "
-                    "seed, or settings with which they share no problem."
+                    f"The {split} problem {problem.id!r} is the same as the training problem "
+                    f"{others[0]!r} of another task. If tasks use the same dataset, give them the "
+                    "same split sizes and the same seed, or settings that make different problems."
                 )

@@ -53,8 +53,8 @@ def reasoning_gym(
                 entries.setdefault(entry["question"], entry)
         if len(entries) < size:
             raise ValueError(
-                f"data.{split} is {size}, but {dataset!r} made {len(entries)} different problems "
-                f"in {ROUNDS} rounds; lower data.{split} or widen `config`."
+                f"data.{split} is {size}, but {dataset!r} made only {len(entries)} different "
+                f"problems in {ROUNDS} attempts; lower data.{split} or widen `config`."
             )
         seen |= entries.keys()
         splits[split] = [_problem(entry, dataset, config or {}) for entry in entries.values()]

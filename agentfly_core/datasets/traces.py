@@ -39,8 +39,8 @@ class RecordedCall:
         sizes = [len(self.sampled), len(self.logprobs), len(self.trained)]
         if len({*sizes}) > 1:
             raise ValueError(
-                "a call has {} sampled tokens, {} log-probabilities and {} entries of its "
-                "mask, expected equal numbers".format(*sizes)
+                "a model call has {} sampled tokens, {} log-probabilities and {} mask entries; "
+                "expected one log-probability and one mask entry per token".format(*sizes)
             )
 
 

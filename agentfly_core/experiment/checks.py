@@ -242,8 +242,8 @@ def check_workers(
     in_workers = place.sampler == "transformers" or any(isinstance(w, RunPolicy) for w in frozen)
     if count > 1 and in_workers and place.device == "cuda":
         raise ValueError(
-            f"site.workers is {count}, but each worker would load its own copy of policies into "
-            "the GPU (for the sampler transformers or agent.frozen). Set site.workers=1."
+            f"site.workers is {count}, but with the sampler transformers or agent.frozen, each "
+            "worker would load its own copy of the policies into the GPU. Set site.workers=1."
         )
 
 
@@ -271,9 +271,9 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
         policy = run_step(warm_start.demonstrations)
         if policy and isinstance(model_reference(model), OwnNano):
             raise ValueError(
-                f"model is {model}, which makes its own tokens, but {warm_start.demonstrations} "
-                f"has the tokens of another model. Set model=run:{policy.run}@0, or set "
-                "warm_start.demonstrations to an import path."
+                f"model is {model}, whose tokenizer is made from the demonstrations, but the "
+                f"episodes in {warm_start.demonstrations} have the tokens of another model. Set "
+                f"model=run:{policy.run}@0, or set warm_start.demonstrations to an import path."
             )
         with at("warm_start.settings"):
             check_settings(RejectionSampling if policy else ChatFile, warm_start.settings)
@@ -284,7 +284,7 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
-            f"night.tasks: got {unknown[0]!r}, expected some of {', '.join(training)}."
+            f"night.tasks: got {unknown[0]!r}, expected names of tasks: {', '.join(training)}."
         )
     if night and curriculum:
         raise ValueError(
@@ -318,8 +318,8 @@ def _require_algorithm(use: str) -> None:
         public = ["refills", *(name for name in dir(Algorithm) if not name.startswith("_"))]
         if missing := [name for name in public if not hasattr(maker, name)]:
             raise ValueError(
-                f"{use} is not an algorithm, expected a class as in algorithms/: it lacks "
-                f"{', '.join(missing)}."
+                f"{use} is not an algorithm: it lacks {', '.join(missing)}. Expected a class like "
+                "those in agentfly_core/algorithms."
             )
     if use == algorithm_path("sft"):
         raise ValueError(
@@ -334,15 +334,15 @@ def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Seq
         # the parts of a reward are unknown before it scores, so only the reward's name is checked
         if name.partition("/")[0] not in names:
             raise ValueError(
-                f"promotion.reward_margins: got {name!r}, expected one of {', '.join(names)}, or "
-                "a part of it such as exact/tag."
+                f"promotion.reward_margins: got {name!r}, expected the name of a reward "
+                f"({', '.join(names)}), or of a part of a reward, such as exact/tag."
             )
     for task in tasks.values() if promotion.confirmation.use == "fresh" else ():
         if not is_generated(load(use := task.settings.data.use)):
             raise ValueError(
-                f"promotion.confirmation is fresh, but the dataset {use} is not marked @generated. "
-                "Mark it if another seed generates other problems, or set "
-                "promotion.confirmation=split."
+                f"promotion.confirmation is fresh, but the dataset {use} is not marked "
+                "@generated. If another seed generates other problems, mark the dataset with "
+                "@generated; otherwise set promotion.confirmation=split."
             )
 
 
@@ -351,12 +351,13 @@ def _require_correction(use: str, update: Update, max_staleness: int, needs: Nee
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, but {use} does not compare with an old policy. "
-            "Remove that setting, or choose an algorithm.policy_loss with a ratio, such as clip."
+            "Remove update.old_logprobs, or choose an algorithm.policy_loss with a ratio, such as "
+            "clip."
         )
     if needs.corrects_sampler and update.old_logprobs == "sampler":
         raise ValueError(
             "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss "
-            "corrects for the sampler already; remove one of the two settings."
+            "corrects for the sampler already. Remove algorithm.correction or update.old_logprobs."
         )
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
@@ -370,8 +371,8 @@ def _require_correction(use: str, update: Update, max_staleness: int, needs: Nee
     if max_staleness and not corrected:
         raise ValueError(
             f"rollout.max_staleness is {max_staleness}, but nothing corrects for episodes of an "
-            f"older policy. Choose an algorithm.correction such as token_tis; or choose {ratio}, "
-            "and set update.old_logprobs=sampler."
+            "older policy. Either choose an algorithm.correction, such as token_tis. Or set "
+            f"update.old_logprobs=sampler, and choose {ratio}."
         )
 
 
@@ -391,6 +392,6 @@ def _compare_something(use: str, rollout: Rollout, needs: Needs, rewards: Sequen
         )
     if rollout.refills and not compares:
         raise ValueError(
-            f"rollout.refills is {rollout.refills}, but {use} learns from episodes of equal "
-            "reward, too. Remove rollout.refills."
+            f"rollout.refills is {rollout.refills}, but {use} also learns from problems whose "
+            "episodes have equal rewards, so it needs no refills. Remove rollout.refills."
         )

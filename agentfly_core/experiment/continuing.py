@@ -25,7 +25,7 @@ def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
     # only a warning: whether the results would differ is decided by the versions of the stages
     if record["revision"] != revision():
         logger.warning(
-            "The run was started under revision %s and continues under %s.",
+            "The run was started with the code of revision %s and continues with %s.",
             record["revision"],
             revision(),
         )
@@ -33,8 +33,8 @@ def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
     beyond = [step for step in layout.steps(store) if step > steps]
     if done := [step for step in beyond if store.get(layout.step(step).policy)]:
         raise ValueError(
-            f"The run {name!r} has done {done[-1]} steps, but steps is {steps}. Set "
-            f"steps={done[-1]} or more, or start another run with --new."
+            f"The run {name!r} has finished {done[-1]} steps already, but steps is {steps}. Set "
+            f"steps to {done[-1]} or more, or start another run with --new."
         )
 
 
@@ -44,8 +44,8 @@ def refuse_other_stages(name: str, record: RunRecord) -> None:
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
             f"The run {name!r} was started with the stage versions {record['stages']}, but this "
-            f"code has {dict(keys.VERSIONS)}. Use `git checkout {old}`, or start another run with "
-            "--new."
+            f"version of AgentFly has {dict(keys.VERSIONS)}. Use `git checkout {old}`, or start "
+            "another run with --new."
         )
 
 
@@ -69,9 +69,10 @@ def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     if settings.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
         raise ValueError(
             f"steps is {settings.steps} but the run {name!r} was started with "
-            f"{planned or record['settings']['steps']}, and its learning rate "
-            f"({settings.update.lr_scheduler_type}) depends on it. To train longer, continue from "
-            f"one of its steps: `agentfly fork {name}@STEP steps={settings.steps}`."
+            f"{planned or record['settings']['steps']}, and the learning rate schedule "
+            f"({settings.update.lr_scheduler_type}) depends on the number of steps. To train "
+            f"longer, fork the run from one of its steps: `agentfly fork {name}@STEP "
+            f"steps={settings.steps}`."
         )
     if fixed := [change for change in changes if not change.resumable]:
         lines = "\n".join(f"  {change}" for change in fixed)

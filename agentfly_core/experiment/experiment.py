@@ -211,7 +211,10 @@ class Experiment:
         experiment without rewards, each trajectory gets the reward `Unscored`.
         """
         if not self.whole.rewards:
-            return [Scored(t.id, {}, (), Unscored("there are no rewards")) for t in trajectories]
+            return [
+                Scored(t.id, {}, (), Unscored("the experiment has no rewards"))
+                for t in trajectories
+            ]
         fresh = []
         for name, task in self.tasks.items():
             own = [t for t in trajectories if t.problem.task == name]

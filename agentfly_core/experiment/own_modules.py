@@ -63,8 +63,8 @@ def _reached(module: str) -> list[Package]:
         return []
     if spec_of(top) is None:
         raise ValueError(
-            f"{module} has no source file. Move it to a module such as {top}.py, for example from "
-            "a notebook."
+            f"{module} has no source file, for example because it is a notebook. Move the code to "
+            f"a module such as {top}.py."
         )
     packages, done, waiting = list[Package](), set[str](), {top}
     while waiting := waiting - done:

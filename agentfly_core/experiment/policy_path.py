@@ -39,8 +39,8 @@ def policy_at(
     if is_policy(made):
         return made
     raise ValueError(
-        f"{path} returned {made!r:.80}, expected an `async def` of one Conversation that returns "
-        "the reply, as text or as a Message."
+        f"{path} returned {made!r:.80}, expected an `async def` function that takes a "
+        "Conversation and returns the reply as text or a Message."
     )
 
 
@@ -76,14 +76,16 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
     if not is_policy(loaded):
         if inspect.isfunction(loaded) and "problems" not in inspect.signature(loaded).parameters:
             raise ValueError(
-                f"{path} is neither a policy (an `async def` of one Conversation) nor a function "
-                "of problems, seed and its settings that returns a policy. Is `async` missing?"
+                f"{path} is not a policy. Expected an `async def` function that takes a "
+                "Conversation (is `async` missing?), or a function that takes problems, seed and "
+                "settings and returns a policy."
             )
         check_settings(loaded, settings, GIVEN)
     elif settings:
         raise ValueError(
-            f"{path} is a policy itself and takes no settings, got {', '.join(settings)}. Remove "
-            "them, or name a function of problems, seed and these settings that returns a policy."
+            f"{path} is a policy, so it takes no settings, got {', '.join(settings)}. Remove the "
+            "settings, or name a function that takes problems, seed and these settings and "
+            "returns a policy."
         )
 
 

@@ -147,7 +147,7 @@ def summary_of(store: Store, name: str) -> Summary | None:
     If the summary is damaged, a warning is logged and None is returned, because the run can write
     the summary again.
     """
-    loss = "The run counts as unfinished; give its command again."
+    loss = "The run counts as unfinished; repeat the command that started the run."
     summary: Summary | None = undamaged(store, RunLayout(name).summary, loss)
     return summary
 

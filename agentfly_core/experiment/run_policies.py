@@ -50,8 +50,9 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
         stored = store.get(policy.uri)
         if stored and stored.manifest.get("stripped"):
             raise ValueError(
-                f"{where} was kept without its weights. Name an evaluated step or the run's last "
-                "step, or keep all policies with update.keep_policies=0."
+                f"The weights of {where} were removed. Name a step that was evaluated, or the "
+                "run's last step. To keep the weights of all steps in later runs, set "
+                "update.keep_policies=0."
             )
     return Parent(where.run, policy)
 
@@ -111,7 +112,8 @@ def policy_of(store: Store, name: str, step: int) -> Pointer:
         return policy
     last = final_policy(store, name)
     raise ValueError(
-        f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}."
+        f"The run {name!r} has no policy of step {step} in {store.uri}; the run's last policy is "
+        f"{last.uri}."
     )
 
 
@@ -120,6 +122,7 @@ def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer)
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(
-            f"{what} has tokens of {theirs.uri}, but training has tokens of {ours.uri}: the "
-            "tokenizers differ, or a tokenizer is missing. Name a run that starts from this model."
+            f"{what} has tokens of the model {theirs.uri}, but training has tokens of {ours.uri}: "
+            "their tokenizers differ, or one has no tokenizer. Name a run that starts from "
+            f"{ours.uri}."
         )

@@ -100,8 +100,8 @@ def _shared_limits(tasks: Mapping[str, Task]) -> dict[type[Environment], Limit]:
             if limit != same:
                 raise ValueError(
                     f"tasks.{name}.environments: {kind.__name__} has another limit or other "
-                    f"settings in the task {first}, but tasks share environments. Set it once, "
-                    "outside `tasks`."
+                    f"settings in the task {first}, but tasks share environments. Set "
+                    f"{kind.__name__} once, outside `tasks`."
                 )
     return {kind: limit for kind, (_, limit) in limits.items()}
 
@@ -118,8 +118,9 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
             if part != same:
                 raise ValueError(
                     f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
-                    f"the task {first}. Give it another name in one task: `{{my_name: {{use: its "
-                    "path, weight: ...}}`."
+                    f"the task {first}. Give the reward another name in one of the tasks: "
+                    "`{my_name: {use: PATH, weight: ...}}`, where PATH is the reward's import "
+                    "path."
                 )
     if GOAL in by_name:
         raise ValueError(
@@ -163,8 +164,9 @@ def agent_of(part: AgentPart) -> Agent:
             return FunctionProgram(named)
         if not any(map(inspect.iscoroutinefunction, (named, named.__call__))):
             raise ValueError(
-                f"{part.use} is no agent, expected an `async def` of one Episode that returns its "
-                "Ending, a class with such a __call__, or a plain function of (problem, base_url)."
+                f"{part.use} is no agent, expected an `async def` function that takes an Episode "
+                "and returns its Ending, a class with such a __call__, or a function with the "
+                "parameters problem and base_url."
             )
         agent: Agent = named
         if isinstance(named, type):
@@ -181,8 +183,8 @@ def remember_of(path: str) -> Remember:
         remember: Remember = load(path)
         if inspect.iscoroutinefunction(remember) or len(parameters_of(remember)) != 5:
             raise ValueError(
-                f"{path} cannot be called as `agent.remembers`, expected a `def` of 5 arguments: "
-                "before, trajectories, scores, seed, folder."
+                f"{path} cannot be called as `agent.remembers`, expected a function with 5 "
+                "parameters: before, trajectories, scores, seed, folder."
             )
         return remember
 
@@ -246,7 +248,7 @@ def _named(path: str, kind: type[P]) -> P:
         wanted, given = kind.__name__, type(part).__name__
         advice = f"decorate it with @{wanted.lower()}"
         if isinstance(part, Tool | Reward):
-            advice = f"name it in `{given.lower()}s`"
+            advice = f"move it to the setting `{given.lower()}s`"
         raise ValueError(f"{path} is a {given}, expected a {wanted}: {advice}.")
     return part
 

@@ -173,9 +173,9 @@ def refuse_other_code(record: RunRecord, code: Code) -> None:
     if modules := changed(record, code):
         names = ", ".join(edited(record) or modules)
         raise ValueError(
-            f"The run {record['name']!r} was made with other code of {names}. Restore "
-            "that code, or start another run without --run. With --accept-code, a run with steps "
-            "left continues under the new code (recorded in run.json)."
+            f"The code of {names} changed after the run {record['name']!r} was started. Restore "
+            "the old code, or start another run without --run. With --accept-code, an unfinished "
+            "run continues with the new code (recorded in run.json)."
         )
 
 

@@ -99,8 +99,8 @@ def _require_treatable(fields: Mapping[str, JSON]) -> None:
             raise RequestRefused(f"The field {name} is not supported.{hint}", param=name)
         if rule.treatment is Treatment.NEUTRAL and value not in rule.neutral:
             raise RequestRefused(
-                f"Got {name} {shown(value)}, expected {rule.note}: training needs the "
-                "probabilities of the whole reply. Remove the field.",
+                f"The field {name} is {shown(value)}, expected {rule.note}, because training "
+                "needs the probabilities of the whole reply. Remove the field.",
                 param=name,
             )
         if rule.treatment is OVERRULED:
@@ -111,7 +111,9 @@ def _require_treatable(fields: Mapping[str, JSON]) -> None:
 def _number(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
     value = fields.get(name, default)
     if type(value) is not int or not 1 <= value <= most:
-        raise RequestRefused(f"Got {name} {shown(value)}, expected 1 to {most}.", param=name)
+        raise RequestRefused(
+            f"The field {name} is {shown(value)}, expected an integer from 1 to {most}.", param=name
+        )
     return value
 
 
@@ -128,8 +130,8 @@ def _sampling(fields: Mapping[str, Any]) -> Sampling:
         sampling["thinking"] = bool(variables.pop("enable_thinking"))
     if variables:
         raise RequestRefused(
-            f"chat_template_kwargs has {shown([*variables])}, expected enable_thinking only; set "
-            "others in `template` of the experiment.",
+            f"chat_template_kwargs has {shown([*variables])}, but a request can only set "
+            "enable_thinking. Set other variables in `template` of the experiment.",
             param="chat_template_kwargs",
         )
     return sampling

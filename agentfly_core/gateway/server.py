@@ -15,8 +15,8 @@ from agentfly_core.system.formats.json_value import JSON
 HOST = "127.0.0.1"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 UNSUPPORTED = (
-    "is not supported, or the episode of this URL has ended: the gateway has /chat/completions, "
-    "/models and /reward. Use the chat completions of your client, for example "
+    "is not supported (the gateway serves /chat/completions, /models and /reward), or the episode "
+    "of this URL has ended. Let your client use chat completions, for example with "
     "OpenAIChatCompletionsModel of openai-agents."
 )
 

@@ -77,7 +77,7 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not any((self.model, self.path, self.header, self.system)):
-            raise ValueError("expected at least one of model, path, header and system")
+            raise ValueError("set at least one of model, path, header and system")
         re.compile(self.system)
         return self
 
@@ -225,7 +225,9 @@ class GatewaySession:
         fitting = (r for r, pattern in self._patterns.items() if pattern.fits(request, call))
         role = next(fitting, None)
         if role is None and call.part:
-            raise RequestRefused(f"No speaker of the agent has the path {call.part!r}.", 404)
+            raise RequestRefused(
+                f"No speaker of the agent has the path {call.part!r} of the request's URL.", 404
+            )
         return self.episode if role is None else self._others[role]
 
     async def _replies(self, speaker: Speaker, request: CompletionRequest) -> list[Reply]:

@@ -93,8 +93,9 @@ class SamplerSession(ABC):
         Raises NoReply if the sampler does not support hidden states.
         """
         raise NoReply(
-            f"Hidden states of the speaker {speaker!r} cannot be read: its replies come from a "
-            "script, a chat service or vLLM. Play a policy with AGENTFLY_SAMPLER=transformers."
+            f"Hidden states of the speaker {speaker!r} cannot be read: the replies come from a "
+            "function, a chat service or vLLM. Play a policy with weights, and set "
+            "AGENTFLY_SAMPLER=transformers."
         )
 
     def open(self) -> None:  # noqa: B027

@@ -101,7 +101,7 @@ class VLLM:
             label = _label(server)
         if "-" not in label:
             raise ServiceLost(
-                f"The vLLM server has the policy label {label!r}, expected a complete policy: load "
+                f"The policy on the vLLM server (label {label!r}) is not loaded completely. Load "
                 "a policy again."
             )
         connector = aiohttp.UnixConnector(
@@ -165,12 +165,15 @@ class _Shard(SamplerSession):
         versions = choice["weight_versions"]
         # if the server has restarted, it has its initial weights, which only the version reveals
         if [span["version"] for span in versions] != [self.label]:
-            raise self._lost(f"a reply comes from {versions}, not from {self.label}")
+            raise self._lost(f"a reply has the weight versions {versions}, expected {self.label}")
         places = choice["logprobs"]["content"]
         logprobs = tuple(place["logprob"] for place in places)
         # vLLM writes this number for -inf, which JSON cannot express
         if NO_LOGPROB in logprobs:
-            raise ValueError("A token lacks its log-probability: the weights are not finite.")
+            raise ValueError(
+                "vLLM returned a token without a log-probability, because the policy's weights "
+                "are not finite."
+            )
         # the label is version-probe, see `load`
         version = int(self.label.partition("-")[0])
         # `stop_reason` is a string for a stop string, and a number for a stop token

@@ -57,8 +57,8 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
         return store.open(policy), store.open(base)
     except Damaged as damage:
         raise Damaged(
-            f"{policy.uri} is an adapter on the base model {base.uri} with digest "
-            f"{base.digest[:12]}. {damage}"
+            f"{policy.uri} is an adapter of the base model {base.uri} (digest "
+            f"{base.digest[:12]}), which cannot be used. {damage}"
         ) from damage
 
 
@@ -79,7 +79,8 @@ def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -
     own = shape_of(store, policy)
     if own and own != adapter:
         raise ValueError(
-            f"Training continues with the adapter of {policy.uri}, so `adapter` must have its "
-            f"values: got {adapter.model_dump(mode='json') if adapter else None}, expected "
+            f"Training continues with the adapter of {policy.uri}, so the setting `adapter` must "
+            "equal the settings of that adapter: got "
+            f"{adapter.model_dump(mode='json') if adapter else None}, expected "
             f"{own.model_dump(mode='json')}."
         )

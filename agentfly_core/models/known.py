@@ -80,8 +80,8 @@ def _require_files(folder: Path) -> None:
             )
     if all((folder / name).is_file() for name in TWO_SAVES):
         raise ValueError(
-            f"The folder {folder} has weights in {TWO_SAVES[0]} and in {TWO_SAVES[1]}: remove the "
-            "older weights."
+            f"The folder {folder} has weights in {TWO_SAVES[0]} and also in {TWO_SAVES[1]}: "
+            "remove the older files."
         )
 
 
@@ -115,8 +115,9 @@ def refuse_adapter(folder: Path) -> None:
     """Raise ValueError if a folder contains an adapter in the format of peft."""
     if (folder / "adapter_config.json").is_file():
         raise ValueError(
-            f"{folder} holds an adapter, expected a whole model: name the run that trained the "
-            "adapter (run:NAME), or merge it into its base model with peft's merge_and_unload."
+            f"{folder} contains an adapter, expected a whole model. Name the run that trained the "
+            "adapter (run:NAME), or merge the adapter into the base model with peft's "
+            "merge_and_unload."
         )
 
 

@@ -20,7 +20,7 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
     """
     whole = base or folder
     if not (whole / "config.json").is_file():
-        raise FileNotFoundError(f"{whole} holds no model: config.json is missing.")
+        raise FileNotFoundError(f"{whole} contains no model: config.json is missing.")
     model = pretrained.load({"pretrained_model_name_or_path": str(whole)}, dtype)
     if base:
         pretrained.require_complete(model.load_adapter(str(folder), is_trainable=True), folder)

@@ -151,7 +151,10 @@ def require_served_on_cpu(config: PreTrainedConfig) -> None:
 def require_positions(config: PreTrainedConfig, max_model_len: int, where: str) -> None:
     """Raise ValueError if `max_model_len` is larger than the number of positions of a model."""
     limit, kind = positions(config), _rope(config).get("rope_type")
-    why = f" With {kind} RoPE, longer rows would change the other rows of their batch."
+    why = (
+        f" With {kind} RoPE, rows with more positions would change the results of other rows in "
+        "the batch."
+    )
     if limit is not None and max_model_len > limit:
         raise ValueError(
             f"agent.max_model_len is {max_model_len}, but the model {where} has {limit} positions: "
@@ -177,8 +180,8 @@ def require_vocabulary(
     )
     if beyond:
         raise ValueError(
-            f"The tokenizer of {where} has {len(beyond)} tokens, such as {beyond[0]!r}, with ids "
-            f"beyond the model's vocab_size of {size}: call "
+            f"The tokenizer of {where} has {len(beyond)} tokens, such as {beyond[0]!r}, whose ids "
+            f"are not below the model's vocab_size of {size}: call "
             "model.resize_token_embeddings(len(tokenizer))."
         )
 
@@ -192,21 +195,22 @@ def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
 
     text = config.get_text_config(decoder=True)
     reasons = [
-        f"It changes its logits after the projection ({name}: {value}), which the learner does "
-        "not compute."
+        f"The model changes its logits after the output projection ({name}: {value}), and the "
+        "learner does not support this."
         for name in ARCHITECTURES["changes_logits"]
         if (value := getattr(text, name, None)) not in (None, 1.0)
     ]
     if text.model_type in (*ARCHITECTURES["other_outputs"], *MODEL_FOR_MASKED_LM_MAPPING_NAMES):
-        reasons.append("Its logits are not one projection of causal hidden states.")
+        reasons.append("The model's logits are not one projection of causal hidden states.")
     if experts := _experts(text):
         reasons.append(
-            f"It is a mixture of experts ({experts}), and the learner does not replay routers yet. "
-            "It can be sampled and evaluated: agentfly evaluate EXPERIMENT --policy base."
+            f"The model is a mixture of experts ({experts}), and the learner does not replay "
+            "routers yet. The model can only be sampled and evaluated: agentfly evaluate "
+            "EXPERIMENT --policy base."
         )
     if shares_prefixes and (attention := _limited_attention(text)):
         reasons.append(
-            "update.share_prefixes needs attention by sdpa or eager, and it has "
+            "update.share_prefixes needs attention by sdpa or eager, and the model has "
             f"{attention}: set update.share_prefixes=false."
         )
     return reasons
@@ -248,21 +252,21 @@ def _load_faults(config: PreTrainedConfig) -> Iterator[str]:
     causal = {name for name in classes if name.endswith("ForCausalLM") or name in CAUSAL.values()}
     if others := [name for name in classes if "For" in name and name not in causal]:
         yield (
-            f"its config.json names {others[0]}, expected a causal language model such as "
-            "LlamaForCausalLM: its weights have no output layer for tokens."
+            f"config.json has the architecture {others[0]}, which has no output layer for tokens; "
+            "expected a causal language model such as LlamaForCausalLM."
         )
     if getattr(config, "is_encoder_decoder", False):
-        yield f"{config.model_type} has an encoder, expected a decoder alone."
+        yield f"{config.model_type} has an encoder, expected a model that is only a decoder."
     if not hasattr(config, "vocab_size"):
         yield (
-            f"{config.model_type} is a wrapper around several models (its config.json has no "
-            "vocab_size): save its language model alone, and name that folder."
+            f"{config.model_type} is a wrapper around several models (config.json has no "
+            "vocab_size): save only the language model, and name the folder of this copy."
         )
     if quantised := getattr(config, "quantization_config", None):
         settings = quantised if isinstance(quantised, Mapping) else vars(quantised)
         yield (
-            f"its weights are quantised ({settings.get('quant_method', 'quantization_config')}): "
-            "name the model in float32 or bfloat16."
+            f"the weights are quantised ({settings.get('quant_method', 'quantization_config')}): "
+            "name a copy of the model in float32 or bfloat16."
         )
 
 

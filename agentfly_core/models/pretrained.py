@@ -70,7 +70,7 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
         raise ValueError(
             sentence(
                 f"Cannot load the model {reference!r}: {_damaged(Path(reference))} ({error}). "
-                "Download or copy it again; `hf cache` shows the cache of the hub"
+                "Download or copy the model again; `hf cache` shows the downloaded models"
             )
         ) from error
     except WrongFiles:

@@ -108,9 +108,10 @@ class Probe:
         # `not <=`, because nan must not pass
         if not distance <= tolerance:
             raise WrongWeights(
-                f"{sampler} loaded {policy}, but its log-probabilities differ from probe.json "
-                f"by {distance:.2g} (median), expected at most {tolerance:g} in {dtype}. Either "
-                f"{sampler} has other weights, or the log-probabilities are so large (mean "
-                f"{fmean(self.logprobs):.3g}) that rounding matters: lower update.learning_rate.",
+                f"{sampler} loaded {policy}, but computes other log-probabilities than those in "
+                f"probe.json: the median difference is {distance:.2g}, expected at most "
+                f"{tolerance:g} in {dtype}. Either {sampler} has other weights, or the "
+                f"log-probabilities are so large (mean {fmean(self.logprobs):.3g}) that rounding "
+                "matters: lower update.learning_rate.",
                 distance,
             )

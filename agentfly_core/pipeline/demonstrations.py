@@ -109,7 +109,7 @@ class DemonstrationPlayer:
         unanswered = self._collect(unsure, specs[:1], lambda _: None, resources)
         stop_if_failing(played, self.failed)
         if errors := [one.error for one in unanswered if one.error and NO_ANSWER in one.error]:
-            raise GateClosed(f"The warm start has not begun: {errors[0]}.")
+            raise GateClosed(f"The warm start was not started: {errors[0]}.")
         return played
 
     def spans(self) -> list[Spans]:
@@ -125,8 +125,9 @@ class DemonstrationPlayer:
         except GateClosed as closed:
             # other policies are played with these tokens, too
             raise GateClosed(
-                "The model nano learns its tokens from the demonstrations of "
-                f"{self.warm_start.demonstrations}: {closed}"
+                "The tokenizer of the model nano is made from demonstrations of "
+                f"{self.warm_start.demonstrations}, but too many of these episodes failed: "
+                f"{closed}"
             ) from None
         return spans_of(played)
 

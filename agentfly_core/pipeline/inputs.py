@@ -185,9 +185,9 @@ def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
     for run in sorted(own, key=itemgetter("created_ms"), reverse=True):
         if last_policy(store, run["name"]):
             raise ValueError(
-                f"The run {name!r}, which has these settings and this code, has published no "
-                f"policy in {store.uri}. Train it, or name the newest run of {experiment} "
-                f"with a policy: --policy run:{run['name']}"
+                f"The run of these settings and this code, {name!r}, has no policy in {store.uri} "
+                f"yet. Train this run, or name another: the newest run of {experiment} with a "
+                f"policy is --policy run:{run['name']}"
             )
     return final_policy(store, name)  # raises
 
@@ -211,7 +211,7 @@ def policy_named(
         case PolicyFile(path):
             if not os.path.isfile(path):
                 raise ValueError(
-                    f"Missing file {path!r}; expected a policy file, such as "
+                    f"The policy file {path!r} does not exist. Expected a file such as "
                     "results/EXPERIMENT/policy.json."
                 )
             return read_pointer(Path(path))

@@ -235,23 +235,24 @@ class ChatPlayer:
             is_name = not (tool.description or tool.parameters)
             if tool.name in own and not is_name and tool != own[tool.name].schema:
                 raise ValueError(
-                    f"it lists the tool {tool.name!r} with another description or other parameters "
-                    "than the experiment's tool; list only the name, or remove the tool from the "
-                    "experiment's `tools`"
+                    f"it lists the tool {tool.name!r} with a description or parameters that "
+                    "differ from the experiment's tool of this name; list only the name, or "
+                    "remove the tool from `tools` of the experiment"
                 )
             if tool.name not in own and is_name:
                 raise ValueError(
-                    f"it lists the tool {tool.name!r}, expected names from "
-                    f"{', '.join(own) or 'none'}, or a schema with its parameters."
-                    f"{did_you_mean(tool.name, [*own])}"
+                    f"it lists the tool {tool.name!r}, which the experiment does not have (tools: "
+                    f"{', '.join(own) or 'none'}). List one of these tools, or give this tool a "
+                    f"schema with parameters.{did_you_mean(tool.name, [*own])}"
                 )
         names = [tool.name for tool in listed]
         messages = chain.from_iterable(reply.messages for reply in row.replies)
         called = [call.name for m in messages for call in getattr(m, "calls", ())]
         if unknown := [name for name in called if name not in names]:
             raise ValueError(
-                f"it calls the tool {unknown[0]!r}, expected one of {', '.join(names) or 'none'}: "
-                "add the tool to `tools` of the experiment or of the row"
+                f"it calls the tool {unknown[0]!r}, but its tools are "
+                f"{', '.join(names) or 'none'}: add the tool to `tools` of the experiment or of "
+                "the row"
             )
         return [own[tool.name].schema if tool.name in own else tool for tool in listed]
 
@@ -262,8 +263,8 @@ class ChatPlayer:
             text = "\n".join((reply.reasoning, reply_text(reply)))
             if written := [token for token in tokens if token in text]:
                 raise ValueError(
-                    f"the reply {shown(reply.content)} has the special token {written[0]!r} in its "
-                    "text; remove the token"
+                    f"the reply {shown(reply.content)} contains the special token {written[0]!r} "
+                    "in its text; remove the token"
                 )
 
     @property
@@ -369,6 +370,6 @@ def _require_room(turns: Sequence[Turn], limit: int) -> None:
         tokens[turn.context] += len(turn.given.tokens) + sum(len(s.tokens) for s in turn.sampled)
     if (longest := max(tokens.values())) > limit:
         raise ValueError(
-            f"it has {longest} tokens, but agent.max_model_len is {limit}; raise "
+            f"the chat has {longest} tokens, but agent.max_model_len is {limit}; raise "
             "agent.max_model_len, or remove the row"
         )

@@ -87,16 +87,16 @@ def new_reward(text: str) -> NewReward:
         part = RewardPart.model_validate(given)
     except ValidationError:
         raise ValueError(
-            f"--reward {path}: got {value!r}, expected its weight, such as 0.5, or its settings, "
-            "such as {weight: 0.5, timeout: 60}."
+            f"--reward {path}: got {value!r}, expected the reward's weight, such as 0.5, or "
+            "settings, such as {weight: 0.5, timeout: 60}."
         ) from None
     reward = reward_at(path, part)
     if reward.needs:
         kinds = ", ".join(kind.__name__ for kind in reward.needs.values())
         raise ValueError(
-            f"The reward {path} needs {kinds}, which ended with the episode, so the reward "
-            "cannot be computed for stored episodes. Play new episodes with "
-            "this reward: `agentfly play`, or another run."
+            f"The reward {path} needs the environment {kinds}, which was closed when the episode "
+            "ended, so stored episodes cannot be scored. Play new episodes with this reward: use "
+            "`agentfly play`, or train another run."
         )
     reward.ready()
     return NewReward(path, part, reward)
@@ -116,7 +116,7 @@ def rescored(
     if not done or (step is not None and step not in done):
         which = f"steps {spans(done)}" if done else "none"
         what = f"step {step} of {run!r}" if step is not None else f"the run {run!r}"
-        raise ValueError(f"{store.uri} lacks scores of {what}. Scored: {which}.")
+        raise ValueError(f"{store.uri} has no scores of {what}. Scored steps: {which}.")
     where = _folder(layout.uri, rewards)
     for number in done if step is None else [step]:
         scored = store.artifact(layout.step(number).scored)
@@ -132,7 +132,7 @@ def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> Resc
     record: PlayRecord | None = store.read_json(layout.record)
     if record is None or not store.holds(layout.scored):
         hint = did_you_mean(name, [one for one in store.names(PLAYS) if one != name])
-        raise ValueError(f"{store.uri} lacks scored episodes play:{name}.{hint}")
+        raise ValueError(f"{store.uri} has no scored episodes with the name play:{name}.{hint}")
     agent = Settings.model_validate(record["settings"]).agent.use
     where = _folder(layout.uri, rewards)
     return _rescored(store, store.artifact(layout.scored), 0, rewards, where, agent)

@@ -98,7 +98,11 @@ def kept_for_others(store: Store, run: str) -> Kept:
                 _keep_for(record, store, run, kept)
         except ValueError as fault:
             # a run that is damaged, or that another version wrote, must not stop this run
-            logger.warning("%s Policies of %s that this run needs may be removed.", fault, run)
+            logger.warning(
+                "%s This damaged run may need policies of %s, which could be removed now.",
+                fault,
+                run,
+            )
     return kept
 
 
@@ -149,5 +153,5 @@ def require_space(store: Store, sizes: tuple[int, int], saving: bool) -> None:
     if free < needed:
         raise NoSpace(
             f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs "
-            f"{needed / 2**30:.1f} GiB. Free some space and run the same command again."
+            f"{needed / 2**30:.1f} GiB. Free some space, and run the same command again."
         )

@@ -115,7 +115,7 @@ def check_rewards(
     try:
         stop_if_unscored(episodes, scores, unscored)
     except GateClosed as closed:
-        raise GateClosed(f"The warm start has not begun: {closed}") from None
+        raise GateClosed(f"The warm start was not started: {closed}") from None
 
 
 def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> list[Scored]:

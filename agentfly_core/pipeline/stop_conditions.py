@@ -67,9 +67,9 @@ def stop_if_diverging(skipped: int, section: str) -> None:
     """
     if skipped >= SKIPPED_IN_A_ROW:
         raise GateClosed(
-            f"{skipped} optimizer steps in a row were skipped, because their gradients were not "
-            f"finite. The newest policy of the run is still good. Lower {section}.learning_rate, "
-            "and read the episodes with `agentfly show`."
+            f"{skipped} optimizer steps in a row were skipped, because the gradients were not "
+            "finite. The newest policy of the run is still usable. Lower "
+            f"{section}.learning_rate, and read the episodes with `agentfly show`."
         )
 
 
@@ -149,9 +149,9 @@ def warnings(
     }
     if fatal := [f"{text} (health.{name})" for name, text in texts.items() if raised[name].stop]:
         raise GateClosed(
-            f"The run is stopped: {'; '.join(fatal)}. Its newest policy is complete. Read the "
-            "episodes with `agentfly show`. To continue the run, change the bound in the named "
-            "setting of `health`, or remove `stop` there, and train again with --run and the run's "
+            f"The run is stopped: {'; '.join(fatal)}. The run's newest policy is complete. Read "
+            "the episodes with `agentfly show`. To continue the run, change the bound of this "
+            "setting or remove `stop` from it, and start training again with --run and the run's "
             "name."
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}

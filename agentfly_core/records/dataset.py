@@ -65,9 +65,9 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
     if len(bad) > data.tolerate_bad_rows:
         first = sentence("; ".join(map(str, bad[:5])))
         raise ValueError(
-            f"{len(bad)} rows of the data cannot be used (tolerated: "
-            f"{data.tolerate_bad_rows}), first {first} All are listed in {quarantine}. "
-            "Correct the rows, or raise data.tolerate_bad_rows."
+            f"{len(bad)} rows of the data cannot be used (tolerated: {data.tolerate_bad_rows}). "
+            f"The first: {first} All are listed in {quarantine}. Correct the rows, or raise "
+            "data.tolerate_bad_rows."
         )
     splits = problems_of(data, built)
     for split, problems in splits.items():
@@ -120,8 +120,8 @@ def problems_of(
         for problem in problems:
             if problem.id in seen:
                 raise ValueError(
-                    f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; give "
-                    "each problem its own id."
+                    f"The problem id {problem.id!r} is used twice, in {seen[problem.id]} and in "
+                    f"{name}; give each problem its own id."
                 )
             seen[problem.id] = name
     for name in SPLITS:
@@ -168,8 +168,8 @@ def missing_facts(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
                 first = next(p.id for p in problems if p.task == task and fact not in p.facts)
                 reports.append(
                     f"{'' if task == SINGLE else f'{task}: '}{missing} of {sizes[task]:,} {name} "
-                    f"problems lack{'s' * (missing == 1)} the fact {fact!r} that the others have: "
-                    f"{first}"
+                    f"problems lack{'s' * (missing == 1)} the fact {fact!r}, which all other "
+                    f"problems have; the first is {first}"
                 )
     return reports
 
@@ -225,11 +225,17 @@ def _problem_fault(row: object, data: Data) -> str | None:
         except UnicodeEncodeError as error:
             return f"its {name} has a character that UTF-8 does not allow: {error}"
     if row.task != SINGLE and data.use != MIXTURE:
-        return f"its task is {row.task!r}; leave it empty, only a mixture sets it"
+        return (
+            f"its task is {row.task!r}; leave the task empty, because only a mixture of tasks "
+            "sets it"
+        )
     questions = [m.content for m in row.messages if isinstance(m, Message) and m.role == "user"]
     # rewards and reports read only the prompt
     if row.messages and questions[-1:] != [row.prompt]:
-        return f"its prompt is {shown(row.prompt)}, expected its last user message"
+        return (
+            f"its prompt is {shown(row.prompt)}, expected the text of the last user message in "
+            "its messages"
+        )
     if not isinstance(row.facts, Mapping):
         kind = type(row.facts).__name__
         return f"its facts are {shown(row.facts)} ({kind}), expected a dict with text as keys"

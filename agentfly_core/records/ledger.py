@@ -87,8 +87,9 @@ def pass_rates(folder: Path) -> PassRates:
     rows = _read(folder)
     if rows["kind"].isna().any():
         raise ValueError(
-            "rollout.curriculum: an earlier step ran without a curriculum, so its pass rates are "
-            "unknown. Remove rollout.curriculum, or fork from the start of the run."
+            "rollout.curriculum: an earlier step of the run had no curriculum, so the pass rates "
+            "of that step are unknown. Remove rollout.curriculum, or fork from the start of the "
+            "run."
         )
     sums = rows.groupby("kind")[["solved", "scored"]].sum().astype(int)
     return {kind: (solved, scored) for kind, solved, scored in sums.itertuples()}

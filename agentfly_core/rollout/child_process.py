@@ -160,5 +160,6 @@ def sweep() -> None:
     """Kill child processes of Python processes that died. Only the first call has an effect."""
     if ended := orphans_killed(None):
         _log.warning(
-            "Ended the processes %s, which environments of a dead run had left behind.", [*ended]
+            "Ended the processes %s, which the environments of a killed run had left behind.",
+            [*ended],
         )

@@ -137,12 +137,12 @@ class Episode(Speaker):
         if instance is None and self.history.number:
             raise ValueError(
                 f"The speaker {role!r} was created within episode.gather without a number. Create "
-                "it before gather, or give each speaker of this role a number, `instance=1`."
+                "the speaker before gather, or number the speakers of this role: `instance=1`."
             )
         if lacking := [kind for kind in kinds_needed(tools) if kind not in self.lent]:
             raise ValueError(
                 f"A tool of the speaker {name!r} needs the environment {lacking[0].__name__}, "
-                "which the episode does not have. Also add this tool to `tools` of the experiment."
+                "which the episode does not have. Add this tool to `tools` of the experiment, too."
             )
         rules = replace(
             self.rules,
@@ -256,7 +256,7 @@ class Episode(Speaker):
         branch = self.history
         if self.rules.branching:
             raise ValueError(
-                "Remove rollout.branching or episode.fork: both together are not allowed."
+                "rollout.branching and episode.fork cannot be used together. Remove one of them."
             )
         if branch.number or branch.parts or branch is not self.state.trunk:
             raise ValueError("Call episode.fork outside of episode.gather and episode.branch.")

@@ -53,7 +53,8 @@ class EpisodeMailbox(Generic[M]):
         branch = self._state.branch
         if self._reader is not None:
             raise ValueError(
-                "Two coroutines wait at the same mailbox. Create one mailbox for each."
+                "Two coroutines wait for messages of the same mailbox. Create a mailbox for each "
+                "coroutine."
             )
         if not self._messages:
             with branch.alone():

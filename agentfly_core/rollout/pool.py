@@ -150,8 +150,9 @@ class Pool:
         self._places = deque([None] * len(self._places))
         if problems := [one.problem.id for one in self._alive if one.problem]:
             raise RuntimeError(
-                f"{self._kind.__name__}: {len(problems)} leased environments were never returned, "
-                f"so they are not closed. They were leased for the problems {', '.join(problems)}."
+                f"{self._kind.__name__}: {len(problems)} environments are still in use by "
+                "episodes, so they are not closed. The problems of these episodes: "
+                f"{', '.join(problems)}."
             )
 
     def metrics(self) -> dict[str, float]:

@@ -187,6 +187,6 @@ def refuse_misfits(
             if kind not in limits:
                 path = f"{kind.__module__}:{kind.__qualname__}"
                 raise ValueError(
-                    f"{part.what} needs a {kind.__name__}, but its limit is missing. Set a limit, "
-                    f"for example `environments: {{{path}: 8}}`."
+                    f"{part.what} needs a {kind.__name__}, but `environments` has no limit for "
+                    f"this class. Set a limit, for example `environments: {{{path}: 8}}`."
                 )

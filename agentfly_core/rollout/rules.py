@@ -45,10 +45,10 @@ class PromptTooLong(ValueError):
         worst = sorted(tokens, key=tokens.__getitem__, reverse=True)
         listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
         super().__init__(
-            f"The first prompt leaves no room for a reply in {len(tokens)} of the problems: "
-            f"agent.max_model_len is {limit} tokens, but {listed}. Raise agent.max_model_len above "
-            f"{tokens[worst[0]]}, shorten agent.system or the descriptions of the tools, or remove "
-            "these problems from the data."
+            f"For {len(tokens)} of the problems, the first prompt leaves no room for a reply. "
+            f"agent.max_model_len is {limit} tokens, but the prompt of {listed}. Raise "
+            f"agent.max_model_len above {tokens[worst[0]]}, shorten agent.system or the tool "
+            "descriptions, or remove these problems from the data."
         )
 
 

@@ -82,7 +82,7 @@ async def play(
                 episode.lend(kind, environment)
             ending = await _ending(spec, episode)
             if episode.state.repetition.repeats:
-                raise AsksDifferently("ends before the point where its parent forked")
+                raise AsksDifferently("ends before the point at which its parent forked")
             seen, *others = _record(episode_spec, spec, episode, *ending)
             # demonstrations are cached under a key without the reward, so their scores must not be
             # stored
@@ -93,7 +93,11 @@ async def play(
         trajectories = [replace(seen, observed=observed), *others]
     except ServiceFailure as failure:
         if isinstance(failure, StartAgain) and not again:
-            _log.info("The episode %s is played again: %s", episode_spec.id, failure)
+            _log.info(
+                "The episode %s is played again, because of this error: %s",
+                episode_spec.id,
+                failure,
+            )
             return await play(episode_spec, spec, cast, resources, again=True)
         if where := tracebacks.own_line(failure.__cause__ or failure):
             first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"

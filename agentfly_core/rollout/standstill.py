@@ -92,8 +92,8 @@ class Parts:
             return
         names = _listed(chains, [*chains]) or "the agent"
         self.failure = ServiceFailure(
-            f"All running coroutines of the episode wait for a message: {names}. So none can send "
-            "one. Let a coroutine send a final message before it returns."
+            f"All running coroutines of the episode wait for a message: {names}. So none of them "
+            "can send a message. Let a coroutine send a final message before it returns."
         )
         for arrived in self._waiting.values():
             if not arrived.done():
@@ -125,13 +125,13 @@ class Parts:
         served = chains.keys() & {branch for branch, held in self._pending if not held}
         if not idle or served or not all(_waits_for_a_part(chains[branch]) for branch in idle):
             return ""
-        starts = "which starts when each has requested a reply"
+        starts = "which is sampled only after every coroutine has requested a reply"
         reply = f", {_listed(chains, asks)} for a reply, {starts}"
         mails = f", {_listed(chains, mail)} for a message"
         return (
             f"Coroutines of episode.gather wait for each other: {_listed(chains, idle)} for an "
-            f"asyncio Event, Queue or Lock{reply if asks else ''}{mails if mail else ''}."
-            " Return values from them and use the values after gather, or send them by "
+            f"asyncio Event, Queue or Lock{reply if asks else ''}{mails if mail else ''}. Return "
+            "values from the coroutines and use them after gather, or send messages by "
             "episode.mailbox()."
         )
 

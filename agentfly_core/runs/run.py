@@ -167,7 +167,9 @@ class Run:
         Raises FileNotFoundError if `remember_start` has not stored it yet.
         """
         if (stored := self.store.read_json(self.layout.start)) is None:
-            raise FileNotFoundError(f"The run {self.name} has no start policy yet.")
+            raise FileNotFoundError(
+                f"The run {self.name} has not stored the policy that it starts from yet."
+            )
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:

@@ -189,7 +189,7 @@ class Evaluations:
             stored = ", ".join(artifact.uri for artifact in stages)
             raise ValueError(
                 f"No episode of the evaluation on {split} has a score: {sentence(causes[0])} Fix "
-                f"the cause, remove {stored} from {store.uri}, and evaluate again."
+                f"the cause, remove {stored} from {store.uri}, and repeat the evaluation."
             )
         groups: dict[str, Callable[[Problem], str]] = {}
         if settings.tasks:

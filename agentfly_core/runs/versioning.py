@@ -37,7 +37,7 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
     output of DVC.
     """
     if "DVC_STAGE" in os.environ:
-        return "none: DVC started this and keeps the versions itself"
+        return "none: DVC started this command, and versions the data itself"
     if not any((folder / ".git").exists() for folder in (project, *project.parents)):
         return "none: DVC needs a git repository (git init)"
     try:
@@ -54,12 +54,12 @@ def dataset_version(name: str, settings: Settings, project: Path) -> str:
         # DVC does not watch the files that the dataset is built from
         other = pointer.is_file() and read_pointer(pointer).uri != StageKeys(settings).prepare().uri
     except Damaged as damage:
-        logger.warning("%s DVC rebuilds it.", damage)
+        logger.warning("%s DVC rebuilds the dataset.", damage)
         other = True
     anew = ["--force"] if other else []
     code, printed = _quietly(["repro", *anew, f"{file}:prepare"], project)
     if BUSY in printed:
-        return "none: another DVC command is working on it"
+        return "none: another DVC command is working on this dataset"
     if code:
         end = "\n".join(printed.strip().splitlines()[-15:])
         raise ValueError(f"DVC could not prepare the data of {name!r}:\n{end}")

@@ -268,4 +268,4 @@ def _read(content: bytes, tag: str) -> Held:
     match strict_json.parse(content.decode()):
         case {"owner": owner, "fence": int(fence), "released": bool(released)}:
             return Held(tag, Owner.of(owner), fence, released)
-    raise ValueError("expected owner, fence and released")
+    raise ValueError("expected the keys owner, fence and released")

@@ -28,7 +28,10 @@ def verify(folder: Path) -> Manifest:
     sizes, entries = files.file_sizes(folder), unstripped(manifest)
     for name in sizes.keys() - manifest["files"].keys() - {MANIFEST}:
         if not name.rpartition("/")[2].startswith("."):  # such as .nfs0001 on a network disk
-            raise Damaged(f"{folder / name} is not listed in {MANIFEST}: remove this file.")
+            raise Damaged(
+                f"{folder / name} does not belong to this folder, because {MANIFEST} does not "
+                "list it. Remove the file."
+            )
     for name, entry in entries.items():
         if sizes.get(name) != entry["size"]:
             raise Damaged(mismatch(str(folder / name)))
@@ -49,7 +52,7 @@ def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
 
 def mismatch(path: str) -> str:
     """Return the error message for a missing or changed file."""
-    return f"{path} is missing, or differs from the file that {MANIFEST} lists."
+    return f"{path} is missing, or its size or checksum differs from {MANIFEST}."
 
 
 def entry_of(path: Path) -> FileEntry:

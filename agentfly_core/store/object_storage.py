@@ -59,7 +59,7 @@ class Remote:
             if (full or isinstance(error, FileNotFoundError)) and code != NO_BUCKET:
                 raise
             why = fault(error, 300) + (f" ({code})" if code else "")
-            message = sentence(f"The store {self.uri} could not {to} {name}: {why}")
+            message = sentence(f"Cannot {to} {name} in the store {self.uri}: {why}")
             raise Refused(message, status) from error
 
     def upload(self, folder: Path, uri: str, names: Sequence[str]) -> None:

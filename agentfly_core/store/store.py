@@ -182,7 +182,10 @@ class Store:
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
-            raise ValueError(f"{pointer.uri} in {self.uri} was kept without {', '.join(stripped)}.")
+            raise ValueError(
+                f"{pointer.uri} in {self.uri} lacks {', '.join(stripped)}, which was removed to "
+                "save space."
+            )
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
@@ -322,7 +325,9 @@ def _damaged_is_unpublished() -> Iterator[None]:
     try:
         yield
     except Damaged as damage:
-        logger.warning("%s The artifact counts as unpublished and is recomputed if needed.", damage)
+        logger.warning(
+            "%s The artifact counts as unpublished, and is recomputed if a stage needs it.", damage
+        )
 
 
 @contextmanager

@@ -41,8 +41,8 @@ def _require_free(target: Store, uri: str) -> None:
     taken = target.remote is None and os.path.lexists(target.path(uri))
     if taken or any(map(target.holds, places)):
         raise ValueError(
-            f"{target.uri}/{uri} already exists and is not the artifact to copy. Move it away, and "
-            "run the same command again."
+            f"{target.uri}/{uri} already exists, but differs from the artifact to copy. Move that "
+            "folder away, and run the same command again."
         )
 
 

@@ -76,7 +76,7 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
         seen = os.environ.get(hardware.VISIBLE)
         why = "" if seen is None else f" ({hardware.VISIBLE}={seen})"
         raise ValueError(
-            f"GPU {missing[0]} (counted from 0) is missing: this process sees {len(names)} "
+            f"GPU {missing[0]} (the first is 0) does not exist: this process sees {len(names)} "
             f"GPUs{why}. Change sampler_gpus and learner_gpus, or use fewer ranks."
         )
     return [

@@ -183,7 +183,7 @@ def contained(root: Path, name: str) -> Path:
     try:
         path = root / require_relative(name)
     except ValueError as error:
-        raise Damaged(f"A name in {root} leads out of this folder: {error}.") from None
+        raise Damaged(f"A path in {root} leads out of this folder: {error}.") from None
     for place in (path, *path.parents):
         if place == root:
             break

@@ -37,7 +37,8 @@ def slots(hostfile: str) -> dict[str, int]:
         match = LINE.fullmatch(line)
         if not match or match[1] in counts:
             raise ValueError(
-                f"{hostfile} has the line {line!r}, expected `NAME slots=NUMBER`, each NAME once."
+                f"{hostfile} has the line {line!r}, expected `NAME slots=NUMBER`, with each NAME "
+                "on one line only."
             )
         counts[match[1]] = int(match[2])
     if not counts:

@@ -33,7 +33,7 @@ def import_ours() -> None:
             spec = importlib.util.spec_from_file_location(
                 name, package / "__init__.py", submodule_search_locations=[str(package)]
             )
-            assert spec and spec.loader, f"{package} is no package"
+            assert spec and spec.loader, f"{package} is not a package"
             sys.modules[name] = module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
 

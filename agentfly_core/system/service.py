@@ -81,7 +81,7 @@ class Service:
         # services accept all requests on their sockets, so only the folder's mode protects them
         if folder.stat().st_mode & 0o077:
             raise ValueError(
-                f"Other users can enter {folder} with its sockets, expected mode 0700."
+                f"Other users can enter {folder}, which contains sockets; set its mode to 0700."
             )
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         log.parent.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,9 @@ class AsyncCheckpointer:
                 begun.result()
         except ServiceLost as error:
             logger.warning(
-                "A learner state was not saved; it is recomputed when it is needed: %s", error
+                "A learner state could not be saved, and will be recomputed if it is needed. The "
+                "error: %s",
+                error,
             )
 
 

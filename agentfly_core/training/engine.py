@@ -184,7 +184,8 @@ def read_state(engine: DeepSpeedEngine, label: str, folder: Path) -> None:
                 as_policy, weight.to(parameter.dtype).float()
             ):
                 raise ValueError(
-                    f"{folder} is the learner state of another policy: the weights {name} differ."
+                    f"The learner state {folder} belongs to another policy: the weights {name} "
+                    "differ."
                 )
             distributed.put(
                 engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS}
@@ -197,9 +198,9 @@ def _require_weights(engine: DeepSpeedEngine, stored: Set[str], folder: Path) ->
     for name, _ in _parameters(engine):
         if f"{name}/weight" not in stored:
             raise ValueError(
-                f"{folder} lacks the weights {name}, because its run trained another adapter or "
-                "critic. Start with a fresh optimizer: set fork.optimizer_state=fresh, or without "
-                "a fork update.optimizer_state=fresh."
+                f"{folder} lacks the weights {name}, because the run of this learner state "
+                "trained another adapter or critic. Start with a fresh optimizer: set "
+                "fork.optimizer_state=fresh in a fork, otherwise update.optimizer_state=fresh."
             )
 
 

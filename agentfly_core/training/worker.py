@@ -117,8 +117,8 @@ class Worker:
         if job.learner is None and not job.start.startswith(jobs.FRESH):
             raise ValueError(
                 f"The learner has the state {self.label!r} in memory, not {job.start!r}, and the "
-                "job has no saved state. Repeat the updates before this job. Only jobs with the "
-                f"start {jobs.FRESH!r} need no saved state."
+                f"job has no saved state. First repeat the updates that lead to {job.start!r}. "
+                f"Only jobs with the start {jobs.FRESH!r} need no saved state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)

@@ -60,7 +60,7 @@ def sweep(
     for run in failed:
         print(f"{run} failed: {made.differing(run)}", file=sys.stderr)
     if failed:
-        print(f"Correct the causes, then continue: {typed.get()}", file=sys.stderr)
+        print(f"Correct the causes. To continue: {typed.get()}", file=sys.stderr)
     if done := [run for run in made.settings if is_finished(store, run)]:
         VisibleConsole().print(view(*compared_runs(store, done, "test"), "test"), soft_wrap=True)
     if not failed:

@@ -28,7 +28,7 @@ from flows.new_project import create
 from flows.nights import events
 
 LISTS = Path(__file__).resolve().parents[1] / "requirements"
-NOTHING = "Nothing of `agentfly up` runs here ({})."
+NOTHING = "`agentfly up` does not run for this project ({})."
 
 
 def doctor(*, sandbox: bool = False) -> int:
@@ -134,7 +134,10 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
         folder: the project's folder; created if missing
     """
     files = create(folder)
-    print(f"{folder} has {', '.join(files)}. Read its README.md, then, in it:")
+    print(
+        f"{folder} was created with {', '.join(files)}. Read its README.md. Then run, in this "
+        "folder:"
+    )
     print("agentfly train market")
 
 

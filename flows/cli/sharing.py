@@ -76,7 +76,7 @@ def pull(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") ->
 def _transfer(run: str, source: Store, target: Store) -> None:
     policy, copied = share(run, source, target)
     news = counted(copied, "artifact")
-    print(f"{policy.uri} of {source.uri} is in {target.uri}: {news} copied.")
+    print(f"{target.uri} now has {policy.uri} of {source.uri}: {news} copied.")
 
 
 def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
@@ -92,5 +92,8 @@ def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     for uri, difference in compared.items():
         print(f"{uri} {difference or 'agrees'}")
     same = [*compared.values()].count("")
-    print(f"{same} of {len(compared)} artifacts of {run} agree to the byte, see {into}.")
+    print(
+        f"{same} of {len(compared)} artifacts of {run} agree to the byte. The repeated run is in "
+        f"{into}."
+    )
     return int(same < len(compared))

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 LABEL = "agentfly.process"
 AT_WORK = ["RUNNING", "CANCELLING", "PAUSED"]
-KILLED = "Its process was killed. Run it again: what is on disk is reused."
+KILLED = (
+    "The process of this flow run was killed. Run the flow again: finished work on disk is reused."
+)
 
 
 def sign() -> None:

@@ -78,7 +78,8 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
         return
     if places.api:
         logger.warning(
-            "Prefect: %s does not answer: this command has its own server.", places.prefect
+            "The Prefect server %s does not answer, so this command starts its own server.",
+            places.prefect,
         )
     port = free_port()
     server, url = prefect_server(places.state, port), f"http://127.0.0.1:{port}/api"

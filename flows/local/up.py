@@ -49,7 +49,7 @@ GRACE = 120.0
 RESTARTS = 20
 """The largest number of restarts of a program that dies."""
 LOOK_SECONDS = 5.0
-TO_END = "To end it: agentfly down, or Ctrl-C where it runs."
+TO_END = "To end it: agentfly down, or Ctrl-C in its terminal."
 
 
 @contextmanager
@@ -66,7 +66,8 @@ def only_one(state: Path) -> Iterator[None]:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(
-                "`agentfly up` runs in this folder already; see agentfly up --status, agentfly down"
+                "`agentfly up` runs in this folder already. To see its state: agentfly up "
+                "--status. To end it: agentfly down"
             ) from None
         lock.truncate(0)
         lock.write(json.dumps(Owner.current().to_json()))
@@ -93,7 +94,8 @@ def keeper(state: Path) -> int:
         if owner.pid == pid and owner.here and owner.alive:
             return int(pid)
     raise ValueError(
-        f"Process {pid} holds {path}, but is perhaps not `agentfly up`. End it yourself."
+        f"Process {pid} holds the lock {path}, but may be another program than `agentfly up`. "
+        "Check this process, and end it yourself."
     )
 
 
@@ -200,7 +202,7 @@ class Deployments:
             deploy(self.log)
         except ValueError as refusal:
             self.failures = failures + 1
-            print(f"The deployments stay as they are. {refusal}", flush=True)
+            print(f"The deployments were not updated. {refusal}", flush=True)
 
 
 def deployable() -> list[object]:
@@ -255,15 +257,16 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
     with only_one(places.state):  # this raises an error if `agentfly up` already runs
         if places.api:
             raise ValueError(
-                f"This project uses the Prefect server {places.prefect}. To start a server of this "
-                "project, unset PREFECT_API_URL or the profile. To use the named server, run "
-                "`python -m flows.deploy`, then `agentfly prefect worker start --pool agentfly`."
+                f"This project uses the Prefect server {places.prefect}. To start a server of "
+                "this project, unset PREFECT_API_URL or the profile. To use that server instead, "
+                "run `python -m flows.deploy` and then `agentfly prefect worker start --pool "
+                "agentfly`."
             )
         for port in ports:
             if free_port(port) != port:
                 raise ValueError(
-                    f"Another program uses the port {port}. End it, or choose another port: "
-                    "agentfly up --prefect-port PORT --mlflow-port PORT"
+                    f"Another program uses the port {port}. End that program, or choose another "
+                    "port: agentfly up --prefect-port PORT --mlflow-port PORT"
                 )
 
 
@@ -278,7 +281,10 @@ def end(state: Path) -> bool:
         process = os.pidfd_open(pid)
         if keeper(state) == pid:  # otherwise `process` could be a new program with the same id
             signal.pidfd_send_signal(process, signal.SIGTERM)
-            print(f"Ending process {pid}; its flow runs have two minutes to end.", flush=True)
+            print(
+                f"Ending `agentfly up` (process {pid}). Its flow runs have two minutes to end.",
+                flush=True,
+            )
             # the descriptor becomes readable once the process has ended
             select.select([process], [], [])
     return True

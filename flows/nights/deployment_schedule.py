@@ -64,7 +64,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
     with logged("Prefect could not list missed nights"):
         scheduled = scheduled_nights(ledger.experiment, since, until)
     for night in sorted({night for night in scheduled if max(past) < night < today}):
-        why = f"It was scheduled for {night} and did not start."
+        why = f"The night was scheduled for {night}, but did not start."
         record(ledger, f"{PREFIX}{night}", "missed", why)
 
 

@@ -72,8 +72,8 @@ def request_approval(ledger: NightLedger, night: str, site: str) -> None:
 
     question = {"experiment": ledger.experiment, "run": night}
     question |= {"site": site, "store": ledger.store.uri}
-    failure = f"Nobody is asked in the Prefect UI about the policy of {night}"
-    with logged(f"{failure}. To promote it: agentfly promote {night}. The cause"):
+    failure = f"Nobody is asked in the Prefect UI to approve the policy of {night}"
+    with logged(f"{failure}. To promote the policy: agentfly promote {night}. The cause"):
         run_deployment(APPROVAL, parameters=question, timeout=0, as_subflow=False)
 
 

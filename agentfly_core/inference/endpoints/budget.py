@@ -29,9 +29,10 @@ class Budget:
             for setting, spent in self._spent.items():
                 if spent >= (most := self._most[setting]):
                     raise BudgetSpent(
-                        f"The endpoint {self._name!r} has spent {spent} of {most} "
-                        f"{setting.removeprefix('max_')}: raise endpoints.{self._name}.{setting} "
-                        "of the site and repeat the command. Stored answers are reused."
+                        f"The endpoint {self._name!r} has used {spent} "
+                        f"{setting.removeprefix('max_')}, and its limit is {most}. Raise "
+                        f"endpoints.{self._name}.{setting} in the site and repeat the command; "
+                        "stored answers are reused."
                     )
             self._spent["max_requests"] += 1
 

@@ -153,7 +153,7 @@ class ChatClient:
             parsed = strict_json.parse(content, self.service.settings.max_answer_bytes)
             reply_of(parsed)
         except ValueError as error:
-            raise _Passing(f"its answer cannot be read: {error}") from error
+            raise _Passing(f"the answer cannot be read: {error}") from error
         assert isinstance(parsed, Mapping), "or it would have no choices"
         estimate = (len(str(body)) + len(content)) // BYTES_A_TOKEN
         self.service.budget.spend(tokens_of(parsed) or estimate)
@@ -170,7 +170,7 @@ class ChatClient:
         async for part in response.content.iter_any():
             content += part
             if len(content) > most:
-                raise _Passing(f"its answer has more than {most} bytes, see max_answer_bytes")
+                raise _Passing(f"the answer has more than {most} bytes; raise max_answer_bytes")
         return content.decode("utf-8", "replace")
 
 

@@ -168,8 +168,9 @@ class Hermes:
         trained = self.open(read, ())
         if list(trained) != served:
             raise ValueError(
-                f"The Hermes template has {len(served)} tokens when served and {len(trained)} in "
-                "training with this tokenizer. Choose another model, or write a template for it."
+                f"The Hermes template has {len(served)} tokens on a chat server, but "
+                f"{len(trained)} tokens in training with this tokenizer. Choose another model, or "
+                "write a template for this model."
             )
 
 

@@ -65,8 +65,8 @@ def markup_of(
     begins = (f"{prompt}A0", f"{prompt} A0")
     if not header and not renderer.render([USER, REPLY]).startswith(begins):
         raise ValueError(
-            "template: the chat template ignores add_generation_prompt, so nothing begins a reply. "
-            "Choose another model, or write a template for it."
+            "template: the chat template ignores add_generation_prompt, so a prompt does not end "
+            "with the header of a reply. Choose another model, or write a template for this model."
         )
     dialect = _dialect(renderer, header)
     replied = [USER, {dialect.reasoning or "role": "R0"} | REPLY]
@@ -83,8 +83,8 @@ def markup_of(
         )
     if any(renderer.tokens(text) != renderer.tokens(ends[0] + text)[1:] for text in TEXTS):
         raise ValueError(
-            "template: this tokenizer's tokens depend on the text before them, like those of "
-            "SentencePiece, so replies cannot be appended. Choose another model."
+            "template: this tokenizer encodes a text differently after another text, as "
+            "SentencePiece does, so replies cannot be appended to a prompt. Choose another model."
         )
     native: FormatName | Literal[""] = format_of(called) if dialect.native else "hermes"
     return Markup(dialect, ends, calls or native, marks)

@@ -66,8 +66,9 @@ class ModelTemplate:
         check = [QUESTION, Message("assistant", "\n a"), QUESTION]
         if difference := self._renderer.difference(check, ()):
             raise ValueError(
-                f"template: with this tokenizer a prompt would differ from the served one "
-                f"({difference}). Choose another model, or write a template for it."
+                "template: with this tokenizer, a prompt in training would differ from the prompt "
+                f"of a chat server ({difference}). Choose another model, or write a template for "
+                "this model."
             )
 
     @property
@@ -90,15 +91,16 @@ class ModelTemplate:
         """
         if tools and not self.reads_calls:
             raise ValueError(
-                "template: the calls that this model's template writes cannot be read. Set "
-                f"template.calls to one of {', '.join(FORMATS)}, or leave out the tools."
+                "template: the format in which this model's template writes tool calls is "
+                f"unknown. Set template.calls to one of {', '.join(FORMATS)}, or remove the tools."
             )
         bound = copy.copy(self)
         if thinking is not None:
             if not self._switch:
                 raise ValueError(
-                    f"reply(thinking={thinking}): this model's template reads none of the "
-                    f"variables {', '.join(SWITCHES)}. Leave it out."
+                    f"reply(thinking={thinking}): this model's template cannot switch reasoning, "
+                    f"because it reads none of the variables {', '.join(SWITCHES)}. Remove "
+                    "`thinking`."
                 )
             bound._renderer = self._renderer.with_variables({self._switch: thinking})
         bound._replies = replace(self._replies, renderer=bound._renderer, tools=tuple(tools))

@@ -48,7 +48,7 @@ class Replies:
         message = self._by_response_template(text) or self._by_format(text)
         calls = [*message.calls]
         if not self.markup.dialect.several_calls:
-            fault = "this model's template writes one call in a reply"
+            fault = "this model's template allows only one tool call in a reply"
             calls[1:] = [BadCall(str(call), fault) for call in calls[1:]]
         return Message("assistant", message.content, tuple(calls), reasoning=message.reasoning)
 

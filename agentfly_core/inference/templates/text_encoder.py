@@ -130,9 +130,9 @@ class TextEncoder:
                 continue
             if index in self._twin.encode(token.content, add_special_tokens=False).ids:
                 raise ValueError(
-                    f"The tokenizer's added token {token.content!r} ({index}) is also a token of "
-                    "plain text: tools and users can write it. Remove it from the added tokens, or "
-                    "choose another model."
+                    f"The tokenizer's added token {token.content!r} ({index}) is also produced by "
+                    "plain text, so tools and users could write it. Remove this token from the "
+                    "added tokens, or choose another model."
                 )
 
 

@@ -94,9 +94,9 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
     if changed:
         listed = "\n".join(changed)
         raise ValueError(
-            f"A fork plays the problems of {fork.run} after step {fork.step} in the same order, "
-            f"but these settings would change the order:\n{listed}\nSet them back, or train a new "
-            f"run from that policy with a fresh optimizer: model=run:{fork.run}@{fork.step}."
+            f"A fork plays the problems in the order of {fork.run}, but these settings would "
+            f"change the order:\n{listed}\nSet them back. Or train a new run, with a fresh "
+            f"optimizer, from the policy of step {fork.step}: model=run:{fork.run}@{fork.step}."
         )
     if settings.inherits_learner:
         require_learner_state(store, fork)
@@ -126,6 +126,6 @@ def _require_fitting(old: Algorithm, new: Algorithm, added: Adapter | None) -> N
     else:
         return
     raise ValueError(
-        f"{changed}, because a fork continues with the learner state of its origin. Set it back, "
-        "or start with a fresh optimizer: fork.optimizer_state=fresh."
+        f"{changed}, because the fork continues with the learner state of the original run. Set "
+        "the value back, or start with a fresh optimizer: fork.optimizer_state=fresh."
     )

@@ -77,5 +77,6 @@ class PolicyToServe:
                     await policy.lost
             except OSError as error:
                 raise ValueError(
-                    f"The port {self.port} cannot be used: {error}. Choose another --port."
+                    f"The port {self.port} cannot be used: {error}. Choose another port with "
+                    "--port."
                 ) from error

@@ -133,7 +133,7 @@ def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]], held: HeldCa
     """
     lines = [
         f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "
-        f"{score.value:g}."
+        f"{score.value:g}, expected less than 1."
         for (problem, text), score in zip(wrong, run(_scores(reward, wrong, held)), strict=True)
         if isinstance(score, Score) and reaches(score.value, 1.0)
     ]
@@ -175,7 +175,7 @@ def _answered(problem: Problem, text: str) -> Trajectory:
 
 
 def _too_little(reward: Reward, text: str, score: Grade) -> str | None:
-    answer = f"its right answer {clip(text, 80)!r}"
+    answer = f"the right answer {clip(text, 80)!r}"
     if isinstance(score, Unscored):
         return f"{answer} is unscored: {score.reason}"
     if reaches(score.value, 1.0):
@@ -195,7 +195,7 @@ def _tolerated(unsolvable: Mapping[str, str], prompts: Mapping[str, str], most: 
     line = f"{counted(len(unsolvable), 'problem')} cannot be solved (tolerated: {most}): {first}."
     if len(unsolvable) > most:
         raise ValueError(
-            f"{line} Correct the facts of these problems, remove the problems, or raise "
+            f"{line} Correct the facts of these problems, remove these problems, or raise "
             "data.tolerate_bad_rows."
         )
     logger.warning(line)

@@ -76,7 +76,7 @@ class Figures:
         if self.cut_replies:
             limits = "agent.max_tokens, agent.max_model_len or agent.max_sampled_tokens"
             replies = counted(self.replies, "reply")
-            text.append(f"{self.cut_replies} of {replies} cut by a limit of tokens: {limits}")
+            text.append(f"{self.cut_replies} of {replies} cut at a token limit (see {limits})")
         text.append(f"{self.episodes_per_second:.3g} episodes/s, stored and scored")
         return text
 

@@ -46,8 +46,9 @@ def read_chats(
         trained = [t for row, t in chats if held_out.isdisjoint(_questions(row))]
         if not trained:
             raise ValueError(
-                f"{settings.demonstrations}: all {len(chats)} chats ask problems of data.test or "
-                "data.validation; lower these, or add chats."
+                f"{settings.demonstrations}: all {len(chats)} chats are about problems of the "
+                "test or validation split, so none is left for training. Lower data.test or "
+                "data.validation, or add chats about other problems."
             )
         write_trajectories(folder / EPISODES, trained)
         if measured:

@@ -235,9 +235,9 @@ def label_of(run: Run, step: int) -> str:
     start = run.store.resolve(run.start).key
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
-            f"update.optimizer_state: got parent, but {run.start.uri} has no learner state. Set "
-            "`model` to the last step of a run in this store and remove warm_start, or set "
-            "update.optimizer_state to fresh."
+            f"update.optimizer_state is parent, but the start policy {run.start.uri} has no "
+            "learner state. Set `model` to the last step of a run in this store and remove "
+            "warm_start, or set update.optimizer_state to fresh."
         )
     return start.key
 
@@ -254,7 +254,8 @@ def require_learner_state(store: Store, fork: Fork) -> None:
     raise ValueError(
         f"The learner state of {run}@{step} is not kept. Steps with a learner state: "
         f"{', '.join(kept) or 'none'}. Fork from such a step, or start with a fresh optimizer: "
-        "fork.optimizer_state=fresh. To keep more states in future runs, set update.keep_learner."
+        "fork.optimizer_state=fresh. To keep more learner states in future runs, raise "
+        "update.keep_learner."
     )
 
 

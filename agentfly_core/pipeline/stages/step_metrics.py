@@ -14,8 +14,8 @@ from agentfly_core.store.stage_metrics import combined, measured
 
 logger = logging.getLogger(__name__)
 NOTHING = (
-    "Step %s trained nothing: no episode had an advantage. Read its episodes with `agentfly show "
-    "%s@%s`; %s."
+    "Step %s trained nothing: no episode had an advantage. Read the episodes of this step with "
+    "`agentfly show %s@%s`; %s."
 )
 OF_RATE = ("kl", "reward_fall")
 """Names of the health signs that may be caused by a too high learning rate."""

@@ -134,7 +134,7 @@ class WorkerPool:
             deaths += 1
             if deaths == MOST_DEATHS:
                 raise WorkerLost(_lost(death))
-            logger.warning("A worker %s; its shard is played again.", death.how)
+            logger.warning("A worker %s; the worker's shard is played again.", death.how)
             # a single SIGKILL may come from outside, so episodes are suspected only after a second
             # death
             if death.certain or deaths > 1:
@@ -146,9 +146,9 @@ def _lost(death: Death) -> str:
     calls = ", ".join(names) or "no call"
     episodes = ", ".join(death.suspects) or "none"
     return (
-        f"Workers died {MOST_DEATHS} times during one job; the last worker {death.how}. Unfinished "
-        f"calls: {calls}. Suspected episodes: {episodes}. The logs of the workers are worker-*.log "
-        "beside the run's other logs."
+        f"{MOST_DEATHS} workers died during one job; the last worker {death.how}. Unfinished "
+        f"calls: {calls}. Suspected episodes: {episodes}. The logs of the workers are "
+        "worker-*.log beside the run's other logs."
     )
 
 

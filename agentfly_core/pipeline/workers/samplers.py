@@ -123,8 +123,9 @@ class Samplers:
         policy = of_run(store, who, key).policy
         if _written(tokenizer_of(store, policy)) != _written(tokenizer):
             raise ValueError(
-                f"{key}: {who} has another tokenizer than the trained model. Name a run of the "
-                f"trained model, or train the model of {who.run}: model=run:{who.run}@0."
+                f"{key}: the tokenizer of {who} differs from the trained model's tokenizer. Name "
+                f"a run that started from the trained model, or train the model of {who.run}: "
+                f"model=run:{who.run}@0."
             )
         folder, base = adapter_artifact.folders(store, policy)
         sampler = self._in_process()

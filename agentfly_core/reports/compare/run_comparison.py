@@ -88,7 +88,10 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
     if split == "validation":
-        return f"{policy} was not evaluated on the validation problems: set evaluate.every."
+        return (
+            f"{policy} was not evaluated on the validation problems. To evaluate during training, "
+            "set evaluate.every."
+        )
     what, overrides = experiment_of(record)
     words = ("agentfly", "evaluate", what, *overrides, "--policy", f"run:{policy}")
     return (
@@ -301,8 +304,8 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:
         raise ValueError(
-            f"Got {counted(len(common), 'problem')} on which every policy has a scored episode, "
-            "expected 2 or more. Evaluate the policies on the same problems."
+            f"All policies have a scored episode on {counted(len(common), 'problem')}, expected 2 "
+            "or more. Evaluate the policies on the same problems."
         )
     return common
 
@@ -318,15 +321,15 @@ def require_comparable(policies: Sequence[TriedPolicy]) -> None:
         if other.goal != first.goal:
             raise ValueError(
                 f"{first.name} and {other.name} cannot be compared: evaluate.goal is {first.goal} "
-                f"in the first, but {other.goal} in the second."
+                f"in {first.name}, but {other.goal} in {other.name}."
             )
         if other.problems != first.problems:
             keys = _differing([first.settings, other.settings])
             data = [key for key in keys if key.startswith("data.")] or ["seed"]
             raise ValueError(
-                f"{first.name} and {other.name} cannot be compared: they were evaluated on other "
-                f"problems ({', '.join(data)} differs). Use the same data. For runs with several "
-                "seeds, set the same data.seed, as `agentfly sweep` does."
+                f"{first.name} and {other.name} cannot be compared: they were evaluated on "
+                f"different problems ({', '.join(data)} differs). Use the same data. For runs "
+                "with several seeds, set the same data.seed, as `agentfly sweep` does."
             )
         for earlier in policies[:number]:
             if identity(earlier) == identity(other):

@@ -242,8 +242,8 @@ class NightLedger:
         if lost := sorted({*range(1, last + 1)} - numbers):
             raise Damaged(
                 f"The ledger of {self.experiment} lacks {len(lost)} of its {last} entries: "
-                f"{', '.join(map(self._where, lost))}. Restore them from a copy of the store, or "
-                "give the experiment another name."
+                f"{', '.join(map(self._where, lost))}. Restore these entries from a copy of the "
+                "store, or give the experiment another name."
             )
         return last
 

@@ -108,7 +108,7 @@ class Nights:
         night. Raises NoSpace if the disk is full, because another attempt would not help.
         """
         begun = self.ledger.read().attempts(night)
-        why = f"The night was begun {begun} times and never finished."
+        why = f"The night was started {begun} times, but never finished."
         trained = finished(self.experiment.store, night) is not None
         for tried in range(begun + 1, max(self.attempts, begun + trained) + 1):
             try:
@@ -118,7 +118,7 @@ class Nights:
                 raise
             except Exception as error:  # tonight's run can train, even if this night cannot
                 logger.exception("The night %s could not be finished.", night)
-                why = f"It was tried {tried} times. The last error: {fault(error)}"
+                why = f"The night was tried {tried} times. The last error: {fault(error)}"
             # the plan of the next night needs this entry
             if self.ledger.read().last(night, "finished"):
                 return
@@ -266,7 +266,8 @@ def recorded_changes(
     if record["experiment"] != experiment:
         raise ValueError(
             f"The run {night!r} belongs to the experiment {record['experiment']!r}, expected "
-            f"{experiment!r}: another schedule took the name. Start the night again."
+            f"{experiment!r}: another schedule used this name for a run first. Start the night "
+            "again."
         )
     then = record["settings"]
     # `code` is computed, and cannot be set by an override
@@ -293,6 +294,8 @@ def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredPro
         counts = problems_played(store, night)
     except Damaged as damage:
         logger.warning(
-            "%s The problems of %s count as not played and are played again.", damage, night
+            "%s The problems of %s count as not played, so later nights play them again.",
+            damage,
+            night,
         )
     return ScoredProblems({name: counts[name] for name in tasks})

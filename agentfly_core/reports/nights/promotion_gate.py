@@ -214,8 +214,9 @@ def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
     both = [(old[name], new[name]) for name in old if GOAL in old[name] and GOAL in new[name]]
     if len(both) < 2:
         raise ValueError(
-            f"Both policies have a scored episode on {len(both)} of {len(old)} problems, but two "
-            "are needed. Raise data.test, or find out why episodes are unscored."
+            f"Both policies have a scored episode on {len(both)} of {len(old)} problems, but the "
+            "comparison needs at least two. Raise data.test, or find out why episodes are "
+            "unscored."
         )
     return both
 
@@ -235,8 +236,8 @@ def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, floa
     ]
     if unknown := [name for name in settings.reward_margins if name not in whole]:
         raise ValueError(
-            f"promotion.reward_margins: got {unknown[0]!r}, expected a reward that every held-out "
-            f"problem has, such as {', '.join(whole)}."
+            f"promotion.reward_margins: got {unknown[0]!r}, expected a reward that is computed "
+            f"for every held-out problem, such as {', '.join(whole)}."
         )
     rewards = {**dict.fromkeys(whole, settings.rewards), **settings.reward_margins}
     margins = {f"{REWARD}{name}": margin for name, margin in rewards.items()}
@@ -256,8 +257,8 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
     if len(values) < 2:
         raise ValueError(
             f"{outcome} was measured on {len(values)} of {len(both)} held-out problems, but a "
-            "comparison needs two. Raise data.test of the task, or set the margin of this guard "
-            "in `promotion` to null."
+            "comparison needs at least two. Raise data.test of the task, or set the margin of "
+            "this guard in `promotion` to null."
         )
     champion, challenger = (fmean(each) for each in zip(*values, strict=True))
     # the mean number of tokens is the cost, so no logarithms are used

@@ -150,8 +150,8 @@ def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> 
     matched = [Twice(one, there[one.place]) for one in shown if one.place in there]
     if shown and not matched:
         raise ValueError(
-            f"{of} and {against.title} share no problem: each training step plays other problems. "
-            "Compare evaluations instead: --evaluation validation, or --evaluation test."
+            f"{of} and {against.title} share no problem: each training step plays different "
+            "problems. Compare evaluations instead: --evaluation validation, or --evaluation test."
         )
     return matched
 

@@ -88,7 +88,10 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
     """
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:
-            raise ValueError(f"play:{named.name} has neither evaluations nor demonstrations.")
+            raise ValueError(
+                f"play:{named.name} has neither evaluations nor demonstrations. Remove "
+                "--evaluation or --demonstrations."
+            )
         return read_play(store, named.name)
     if demonstrations:
         return read_demonstrations(store, named.run)
@@ -96,8 +99,8 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
         return read_evaluation(store, named.run, named.step, evaluation)
     if named.step == 0:
         raise ValueError(
-            f"Step 0 of {named.run} is the start of training, without rollouts: use --evaluation "
-            "test or --demonstrations."
+            f"Step 0 of {named.run} is the state before training, so it has no rollouts. Use "
+            "--evaluation test or --demonstrations."
         )
     return read_step(store, named.run, named.step)
 
@@ -154,8 +157,8 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
         evaluated = spans([step for step in begun if pairs_of(step)]) or "none"
         hint = "" if settings.evaluate.every else " Set evaluate.every to evaluate on validation."
         raise ValueError(
-            f"{run!r} lacks the requested evaluation on {split!r} in {store.uri}. Evaluated steps: "
-            f"{evaluated}.{hint}"
+            f"The run {run!r} has no such evaluation on {split!r} in {store.uri}. Evaluated "
+            f"steps: {evaluated}.{hint}"
         )
     number, pairs = latest
     return Episodes(
@@ -208,7 +211,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
     """
     known_run(store, run)
     if not (made := stages_before(store, run).get("warm_start")):
-        raise ValueError(f"{run!r} lacks demonstrations: only a warm start makes them.")
+        raise ValueError(f"The run {run!r} has no demonstrations; only a warm start plays them.")
     uri = made[0].uri
     title = f"{run}, demonstrations of the warm start"
     read = partial(pieces, decode=decoder(store, run))
@@ -222,7 +225,7 @@ def read_play(store: Store, name: str) -> Episodes:
         record = store.read_json(layout.record)
         held = [uri for uri in begun_shards(store, layout.uri) if store.get(uri)]
     except Damaged as damage:
-        raise Damaged(f"{damage} Restore it, or remove {store.uri}/{layout.uri}.") from None
+        raise Damaged(f"{damage} Restore the file, or remove {store.uri}/{layout.uri}.") from None
     if record is None or not held:
         hint = did_you_mean(name, [other for other in store.names(PLAYS) if other != name])
         raise ValueError(f"{store.uri} has no played episodes {name!r}.{hint}")

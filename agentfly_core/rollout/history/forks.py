@@ -116,7 +116,9 @@ class Repetition:
             return None
         stored = origin.path.replies.get(place)
         if stored is None or (stored.prompt, stored.form) != (prompt, form):
-            raise AsksDifferently("requests a reply to another prompt than its parent")
+            raise AsksDifferently(
+                "requests a reply to a prompt that differs from its parent's prompt"
+            )
         return stored
 
     def answers(
@@ -131,7 +133,7 @@ class Repetition:
             return None
         stored = origin.path.answers.get(place)
         if stored is None or stored.calls != calls:
-            raise AsksDifferently("calls other tools than its parent")
+            raise AsksDifferently("makes tool calls that differ from its parent's calls")
         return stored.observations if origin.snapshot is not None else None
 
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
@@ -140,7 +142,7 @@ class Repetition:
         Raises AsksDifferently if the episode still repeats its parent and got other results.
         """
         if (origin := self.repeats) and origin.path.answers[place] != answered:
-            raise AsksDifferently("gets other tool results than its parent")
+            raise AsksDifferently("gets tool results that differ from its parent's results")
         self.path.answers[place] = answered
 
     def fork(self) -> int:
@@ -175,4 +177,6 @@ class Repetition:
             parents.replies.keys(),
             parents.answers.keys(),
         ):
-            raise AsksDifferently("forks before it has repeated all replies and tool calls")
+            raise AsksDifferently(
+                "forks before it has repeated all replies and tool calls of its parent"
+            )

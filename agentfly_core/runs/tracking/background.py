@@ -56,7 +56,7 @@ class Background:
             self.error = TimeoutError(f"no answer in {limit:.0f} s")
         if self.error:
             print(f"MLflow ({redact(self.place.uri)}) lacks data: {_reason(self.error)}.")
-            print(f"Send the rest with {self.command}.")
+            print(f"To send the missing data: {self.command}.")
 
     def _call(self) -> None:
         try:

@@ -67,7 +67,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
         ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "Cannot import"),
         (
             "agent.use=agentfly_core.rollout.episode:RolloutSpec",
-            "is no agent, expected an `async def` of one Episode",
+            "is no agent, expected an `async def` function that",
         ),
         (
             "agent.use=agentfly_core.config.episodes:SPLITS",
@@ -79,7 +79,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
         ),
         (
             "algorithm.use=agentfly_core.tools.answer:answer",
-            "answer is not an algorithm, expected a class as in algorithms/",
+            "answer is not an algorithm: it lacks",
         ),
         (
             "algorithm.use=agentfly_core.datasets.arithmetic:arithmetic",
@@ -87,7 +87,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
         ),
         (
             f"tools=[{SHOP_SEARCH}]",
-            "needs a Shop, but its limit is missing",
+            "needs a Shop, but `environments` has no limit",
         ),
         (f"tools=[{CALCULATOR}, {CALCULATOR}]", "2 tools have the name 'calculator'"),
         ("data.operators=7", r"arithmetic: operators: Input should be a valid string \(got 7\)"),

@@ -48,7 +48,7 @@ def test_a_truncated_policy_is_reported_and_recomputed(
     end = lives.run(at_step_2, *TRAIN)
     assert end.code == 0, end.printed
     assert (
-        "steps/000002/policy/model.safetensors is missing, or differs from the file that"
+        "steps/000002/policy/model.safetensors is missing, or its size or checksum differs"
         in end.printed
     )
     assert digests(at_step_2) == digests(whole.folder)
@@ -63,7 +63,7 @@ def test_a_truncated_learner_state_falls_back_to_the_previous(
     end = lives.run(at_step_2, *TRAIN)
     assert end.code == 0, end.printed
     assert (
-        "steps/000002/learner/learner.safetensors is missing, or differs from the file that"
+        "steps/000002/learner/learner.safetensors is missing, or its size or checksum differs"
         in end.printed
     )
     assert [moment for moment in end.moments if moment.startswith("replay")] == [

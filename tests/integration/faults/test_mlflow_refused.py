@@ -115,7 +115,7 @@ def test_a_run_arrives_once_when_mlflow_is_back(
     assert end.code == 0, end.printed
     assert f"MLflow ({away}) lacks data: " in end.printed
     command = f"agentfly train {TINY} --run demo"
-    assert f"Send the rest with `{command}`." in end.printed
+    assert f"To send the missing data: `{command}`." in end.printed
     assert digests(begun) == digests(whole.folder)
 
     store = new_store(begun)

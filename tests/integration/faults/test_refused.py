@@ -40,7 +40,7 @@ def test_a_bad_row_is_refused_by_number_and_quarantined(tmp_path: Path, lives: L
     end = lives.run(tmp_path, "prepare", TINY, data)
     assert end.code == 2
     message, ending = end.printed.splitlines()
-    assert ending.endswith("flow.log. The same command fails again until that is corrected.")
+    assert ending.endswith("flow.log. The same command fails again until this error is corrected.")
     assert message.startswith(
         "agentfly: 1 rows of the data cannot be used (tolerated: 0), first rows.jsonl, row 13:"
     )
@@ -54,7 +54,7 @@ def test_prompts_without_room_for_a_reply_are_refused_early(tmp_path: Path, live
     end = lives.run(tmp_path, *TRAIN, "agent.max_model_len=12", "agent.max_tokens=8")
     assert end.code == 2
     message, _ = end.printed.splitlines()[-2:]
-    assert "The first prompt leaves no room for a reply in 24 of the problems: " in message
+    assert "For 24 of the problems, the first prompt leaves no room for a reply. " in message
     assert "agent.max_model_len is 12 tokens" in message
     left = (path.name for path in (tmp_path / "artifacts").iterdir() if any(path.iterdir()))
     assert sorted(left) == ["model", "prepare", "solvable"]

@@ -257,7 +257,7 @@ def test_dvc_is_not_called_outside_git_or_inside_dvc(root, monkeypatch):
     )
     monkeypatch.setenv("DVC_STAGE", "train")
     assert dataset_version("tiny", settings_with(), root) == (
-        "none: DVC started this and keeps the versions itself"
+        "none: DVC started this command, and versions the data itself"
     )
 
 

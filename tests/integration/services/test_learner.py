@@ -251,11 +251,11 @@ def test_a_missing_or_different_state_is_refused(learner, job, nano, tmp_path):
     for wrong, complaint in (
         (after(job, 1, policy, tmp_path), "learner.json"),
         (after(job, 4, policy, state), "contains the learner state 'step/1', expected 'step/4'"),
-        (after(job, 1, nano, state), "is the learner state of another policy"),
+        (after(job, 1, nano, state), "belongs to another policy"),
         (replace(continued, algorithm=PPO), new.format(r"critic\.head\.weight")),
         (replace(continued, adapter={"rank": 4}), new.format(r"model\..*lora_A")),
         (replace(after(job, 1, policy), learner=None), "the job has no saved state"),
-        (replace(job, policy=str(tmp_path)), "holds no model"),
+        (replace(job, policy=str(tmp_path)), "contains no model"),
     ):
         learner.update(replace(job, end="elsewhere"))
         with pytest.raises(LearnerFailed, match=complaint):

@@ -245,7 +245,7 @@ def test_missed_entries_arrive_once_after_an_outage(
         once = seen(place, runs[0].run_id)
 
     points.append(3)
-    assert missing(sending).endswith(f"Send the rest with {COMMAND}.")
+    assert missing(sending).endswith(f"To send the missing data: {COMMAND}.")
     with served(tmp_path, port, service_address("mlflow")):
         assert missing(sending) == missing(again) == ""
         twice = seen(place, runs[0].run_id)

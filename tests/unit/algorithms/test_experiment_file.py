@@ -106,7 +106,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
         ),
         (
             ["algorithm=ppo", "rollout.refills=1"],
-            "refills is 1, but .*PPO learns from episodes of equal reward, too",
+            "refills is 1, but .*PPO also learns from problems whose episodes have equal",
         ),
         (
             ["algorithm=remax", 'rewards={"tests.support.process_parts:rank": 1.0}'],

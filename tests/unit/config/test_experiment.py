@@ -332,7 +332,10 @@ def test_zero_stage_0_with_ranks_and_bfloat16_is_refused(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("promotion.reward_margins={exat: 0.1}", r"got 'exat', expected one of exact"),
+        (
+            "promotion.reward_margins={exat: 0.1}",
+            r"got 'exat', expected the name of a reward \(exact",
+        ),
         ("promotion.confirmation=never", r"promotion.confirmation.use"),
         ("promotion.tokens=0", r"promotion.tokens"),
         (

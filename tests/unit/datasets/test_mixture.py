@@ -23,7 +23,7 @@ def test_problems_are_in_the_order_of_the_tasks(tmp_path):
 def test_training_on_a_test_problem_of_another_task_is_refused():
     larger = {**ARITHMETIC, "train": 12, "test": 400, "validation": 0}
     tasks = {"few": larger, "many": {**larger, "train": 400, "test": 12, "seed": 1}}
-    with pytest.raises(ValueError, match=r"'few/\S+' is the training problem 'many/"):
+    with pytest.raises(ValueError, match=r"'few/\S+' is the same as the training problem 'many/"):
         problems_of(MIXTURE, train=412, validation=0, test=412, tasks=tasks)
 
 
@@ -41,7 +41,7 @@ def asking(seed, train, validation, test, spaces=1, same=False):
 def test_white_space_does_not_hide_a_shared_problem():
     data = {"use": f"{__name__}:asking", "train": 1, "validation": 0, "test": 1}
     tasks = {"one": data, "other": {**data, "spaces": 3, "same": True}}
-    with pytest.raises(ValueError, match="'other/test-0' is the training problem"):
+    with pytest.raises(ValueError, match="'other/test-0' is the same as the training problem"):
         problems_of(MIXTURE, train=2, validation=0, test=2, tasks=tasks)
 
 

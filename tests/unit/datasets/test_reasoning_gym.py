@@ -55,7 +55,7 @@ def test_an_entry_is_stored_with_its_tuples() -> None:
         ("chain_sum", {"min_terms": 9, "max_terms": 2}, "max_terms must be >= min_terms"),
         ("puzzle24", {}, "one answer solves all its problems"),
         ("game_of_life_halting", {}, "one answer solves all its problems"),
-        ("coin_flip", {}, "data.train is 2000, but 'coin_flip' made 2"),
+        ("coin_flip", {}, "data.train is 2000, but 'coin_flip' made only 2"),
     ],
 )
 def test_invalid_settings_are_refused(dataset: str, config: dict[str, Any], message: str) -> None:

@@ -258,7 +258,9 @@ def test_a_missing_file_or_question_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"data: .* file .*sums.jsonl \(looked in"):
         checks.check_inputs(settings_of_file(path))
     path.write_text('{"Question": "1+1?"}')
-    message = "or problem or messages or conversations in its first 100 rows; it has Question. "
+    message = (
+        "or problem or messages or conversations in its first 100 rows; its fields are Question. "
+    )
     with pytest.raises(ValueError, match=message):
         checks.check_inputs(settings_of_file(path))
 

@@ -47,7 +47,7 @@ async def test_a_path_names_a_policy_or_a_factory() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("direct", {"word": "and"}, "direct is a policy itself and takes no settings, got word"),
+        ("direct", {"word": "and"}, "direct is a policy, so it takes no settings, got word"),
         ("made", {"words": "and"}, "made has no setting 'words'"),
         ("made", {"word": 7}, "made: word: Input should be a valid string"),
         ("BEGUN", {}, "is a Conversation, expected a function or a class"),
@@ -62,7 +62,7 @@ def test_a_wrong_policy_or_setting_is_refused(
 
 
 def test_another_return_value_is_refused_with_the_expected_one() -> None:
-    with pytest.raises(ValueError, match=r"plain returned <function .* expected an `async def` of"):
+    with pytest.raises(ValueError, match=r"plain returned <function .* expected an `async def` f"):
         policy_at(f"{HERE}:plain", {}, PROBLEMS, 3)
 
 

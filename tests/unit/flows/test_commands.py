@@ -225,7 +225,7 @@ def test_an_error_message_has_the_line_of_the_users_code(
 
 def test_a_refusal_offers_no_command_to_continue() -> None:
     for refusal in (ValueError("cannot be trained"), WrongFiles("1 missing"), GateClosed("9 of 9")):
-        expected = "The same command fails again until that is corrected."
+        expected = "The same command fails again until this error is corrected."
         assert next_step(refusal, lambda: "agentfly train tiny") == expected
     for other in (Damaged("policy"), ServiceLost("vllm died"), OSError(28, "full"), TypeError()):
         assert next_step(other, lambda: "agentfly train tiny") == "To continue: agentfly train tiny"

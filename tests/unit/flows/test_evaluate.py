@@ -106,9 +106,9 @@ def test_without_an_own_policy_the_newest_run_with_one_is_named(experiment: Expe
     for time, name in enumerate(names):
         record = {"name": name, "experiment": "tiny", "created_ms": time}
         experiment.store.write_json(f"runs/{name}/run.json", {**record, "settings": {"steps": 2}})
-    with pytest.raises(ValueError, match=r"published no policy .* --policy run:demo$") as refusal:
+    with pytest.raises(ValueError, match=r"has no policy .* --policy run:demo$") as refusal:
         policy_named(edited, "")
-    assert f"The run {own!r}" in str(refusal.value)
+    assert f"{own!r}, has no policy" in str(refusal.value)
     with pytest.raises(ValueError, match=rf"The run {own!r} has [^?]*$"):
         policy_named(edited, f"run:{own}")
 
@@ -139,7 +139,7 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
         ("dmo", r"Unknown policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
         ("oracle", "'oracle', which is a function; .* --split test --policy oracle`"),
         ("says:hello", "'says:hello', which is a function"),
-        ("results/demo/policy.json", "Missing file 'results/demo/policy.json'"),
+        ("results/demo/policy.json", "The policy file 'results/demo/policy.json' does"),
         (
             "run:demo@last",
             "expected run:NAME .its last policy. or run:NAME@STEP .0 is the policy at its start",
@@ -147,7 +147,8 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
         ("run:demo@", "expected run:NAME .its last policy. or run:NAME@STEP"),
         (
             "run:demo@7",
-            r"'demo' has no policy of step 7 in .*; its last one is runs/demo/steps/000002/policy",
+            r"'demo' has no policy of step 7 in .*; the run's "
+            r"last policy is runs/demo/steps/000002/policy",
         ),
         ("run:dmo@1", "The run 'dmo' has published no policy in .* Runs there: demo, tiny-"),
         ("run:dmo", "The run 'dmo' has published no policy in "),

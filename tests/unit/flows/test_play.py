@@ -154,7 +154,7 @@ def test_the_base_model_plays_if_no_run_has_a_policy(
     assert played("agent.max_tokens=5", "agent.max_turns=1", "-n", "2") == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "base (nano:calculator) plays."
-    assert out[-3].startswith("2 of 2 replies cut by a limit of tokens: agent.max_tokens, ")
+    assert out[-3].startswith("2 of 2 replies cut at a token limit (see agent.max_tokens, ")
     record = store.read_json(PlayLayout("atlas-1").record)
     assert record["sampled_from"]["uri"].startswith("artifacts/model/")
     (first, second) = episodes(store, "atlas-1")

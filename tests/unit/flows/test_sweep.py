@@ -180,14 +180,14 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
     assert main(["sweep", "tiny", "rollout.group_size=8,1"]) == 2
     assert "rollout.group_size is 1" in capsys.readouterr().err
     assert main(["sweep", "tiny", "steps=2,2"]) == 2
-    assert "Two combinations have the same settings" in capsys.readouterr().err
+    assert "Two combinations of the listed values have the same settings" in capsys.readouterr().err
     assert trained.words == []
 
 
 @pytest.mark.parametrize(
     ("listed", "message"),
     [
-        ("data.test=8,4", "they were evaluated on other problems"),
+        ("data.test=8,4", "they were evaluated on different problems"),
         (
             "rewards={agentfly_core.rewards.exact:exact: 1},"
             "{agentfly_core.rewards.format:tool_format: 1}",

@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_services_status_and_down_report_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    message = f"Nothing of `agentfly up` runs here ({project}/.agentfly).\n"
+    message = f"`agentfly up` does not run for this project ({project}/.agentfly).\n"
     assert (main(["up", "--status"]), capsys.readouterr().out) == (1, message)
     assert (main(["down"]), capsys.readouterr().out) == (0, message)
 
@@ -58,7 +58,7 @@ def test_up_names_the_experiment_that_is_not_in_conf(
     )
     assert main(["up"]) == 2
     assert "'nightly'" in (printed := capsys.readouterr().err)
-    assert f"there is no {project}/conf/market.yaml" in printed
+    assert f"{project}/conf/market.yaml does not exist" in printed
 
 
 HOLDS = """
@@ -130,7 +130,7 @@ def test_down_ends_no_process_without_the_lock(
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as stranger:
         (project / ".agentfly/up.lock").write_text(str(stranger.pid))
         assert main(["down"]) == 0
-        assert capsys.readouterr().out.startswith("Nothing of `agentfly up` runs here")
+        assert capsys.readouterr().out.startswith("`agentfly up` does not run for this project")
         assert stranger.poll() is None
         stranger.kill()
 
@@ -159,7 +159,8 @@ def test_down_ends_no_process_that_another_one_may_be(
         path.write_text(json.dumps(owner.to_json()) if written else "")
         assert main(["down"]) == 2
         error = capsys.readouterr().err
-        assert f"Process {stranger.pid} holds {path}, but is perhaps not `agentfly up`." in error
+        held = f"Process {stranger.pid} holds the lock {path}"
+        assert f"{held}, but may be another program than `agentfly up`." in error
         assert stranger.poll() is None
         stranger.kill()
 

@@ -101,10 +101,13 @@ async def test_a_request_that_a_busy_server_refused_is_repeated() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (reply(weight_versions=[{"version": "8-77b0"}]), "a reply comes from .*8-77b0"),
+        (
+            reply(weight_versions=[{"version": "8-77b0"}]),
+            "a reply has the weight versions .*8-77b0",
+        ),
         (
             reply(weight_versions=[{"version": LABEL}, {"version": "8-77b0"}]),
-            "a reply comes from .*8-77b0",
+            "a reply has the weight versions .*8-77b0",
         ),
         (reply(finish_reason="abort"), "a reply ended with 'abort'"),
         (status(500, {"error": "engine died"}), "500 .*engine died"),

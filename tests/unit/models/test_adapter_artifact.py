@@ -88,7 +88,7 @@ def test_the_disk_check_counts_the_files_of_the_adapter(store, model, policy, tm
 
 
 def test_an_adapter_folder_is_refused_as_a_model(store, policy, tmp_path):
-    with pytest.raises(ValueError, match=r"holds an adapter.*run:NAME"):
+    with pytest.raises(ValueError, match=r"contains an adapter.*run:NAME"):
         materialise(str(store.open(policy)), tmp_path, "float32")
 
 

@@ -122,7 +122,7 @@ def test_tools_of_a_row_are_shown_as_it_lists_them(imitating: Imitated) -> None:
     own = {"name": "calculator", "description": "Adds.", "parameters": {"type": "object"}}
     row = {"messages": CHAT, "tools": [{"type": "function", "function": own}]}
     assert '"description": "Adds."' in spans(imitating(row, show_tools=True, tools=[]))[0][1]
-    with pytest.raises(ValueError, match="lists the tool 'calculator' with another description"):
+    with pytest.raises(ValueError, match="lists the tool 'calculator' with a description"):
         published(imitating(row, show_tools=True))
     schema = calculator.schema
     same = {"name": "calculator", "description": schema.description}
@@ -194,8 +194,8 @@ USER = CHAT[0]
         ({"messages": CHAT, "output": "2"}, "'messages' and 'output' could each be the chat"),
         ({"messages": [USER]}, "the field 'messages' lacks an assistant message"),
         ({"prompt": "1+1?", "output": ""}, "the field 'output' is '', expected text or messages"),
-        ({"messages": CHAT, "tools": ["answer"]}, "it calls the tool 'calculator', expected one"),
-        ({"messages": CHAT, "tools": ["ask"]}, "it lists the tool 'ask', expected names from"),
+        ({"messages": CHAT, "tools": ["answer"]}, "it calls the tool 'calculator', but its tools"),
+        ({"messages": CHAT, "tools": ["ask"]}, "it lists the tool 'ask', which the experiment"),
         (
             {"prompt": "1+1?", "output": "2<|im_end|>2"},
             "has the special token '<|im_end|>' in its text",

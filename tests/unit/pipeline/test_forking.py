@@ -139,7 +139,7 @@ def test_a_fork_with_another_order_of_problems_is_refused(
         with opened(fork_of(origin, **changed), "new") as run:
             check_start(run)
     assert expected in str(refusal.value)
-    assert "with a fresh optimizer: model=run:old@2." in str(refusal.value)
+    assert "from the policy of step 2: model=run:old@2." in str(refusal.value)
     assert origin.store.names("runs") == ["old"]
 
 
@@ -377,7 +377,7 @@ def test_inherited_settings_of_a_fork_cannot_change(origin: Experiment, override
 
 def test_a_step_without_a_policy_is_refused(origin: Experiment) -> None:
     message = (
-        r"The run 'old' has no policy of step 9 .*its last one is runs/old/steps/000003/policy"
+        r"The run 'old' has no policy of step 9 .* last policy is runs/old/steps/000003/policy"
     )
     with pytest.raises(ValueError, match=message):
         require_origin(origin.store, origin.settings, Fork(run="old", step=9))

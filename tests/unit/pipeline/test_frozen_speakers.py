@@ -226,6 +226,6 @@ def test_a_frozen_policy_with_other_tokens_is_refused(
     else:
         tokenizer.add_tokens(["<think>"])
     with pytest.raises(
-        ValueError, match=r"critic: run:demo@1 has another tokenizer .* model=run:demo@0"
+        ValueError, match=r"critic: the tokenizer of run:demo@1 differs .* model=run:demo@0"
     ):
         speakers_of(here, tokenizer)

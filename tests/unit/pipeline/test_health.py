@@ -123,8 +123,8 @@ def test_a_step_without_learning_has_a_remedy(tmp_path, caplog):
     logged(tmp_path, "rft", [{"train/optimizer_steps": 0.0}])
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.startswith(
-        "Step 1 trained nothing: no episode had an advantage. Read its episodes with "
-        "`agentfly show demo@1`"
+        "Step 1 trained nothing: no episode had an advantage. Read the episodes of this step "
+        "with `agentfly show demo@1`"
     )
 
 

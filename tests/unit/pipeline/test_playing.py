@@ -217,7 +217,7 @@ def test_demonstrations_stop_if_the_tools_service_fails(tokenizer: Any, tmp_path
 
 def test_failed_demonstrations_of_nano_name_their_function(tokenizer: Any) -> None:
     experiment = experiment_of(settings_with())
-    message = rf"learns its tokens from .* {experiment.settings.warm_start.demonstrations}: .*shop"
+    message = rf"is made from .* {experiment.settings.warm_start.demonstrations}, .*shop"
     with pytest.raises(GateClosed, match=message):
         player_of(experiment, tokenizer).spans()
 

@@ -90,7 +90,8 @@ def test_a_fact_that_few_problems_lack_is_named() -> None:
     train = problems("a", 200)
     splits = {"train": [*train[:199], replace(train[199], facts={})], "test": problems("c", 2)}
     assert missing_facts(splits) == [
-        "1 of 200 train problems lacks the fact 'answer' that the others have: a-199"
+        "1 of 200 train problems lacks the fact 'answer', which all other problems have; the "
+        "first is a-199"
     ]
 
 
@@ -166,7 +167,7 @@ def with_row(row):
             r"facts are \['2'\] \(list\), expected a dict with text as keys",
         ),
         (replace(SUM, facts={"p": math.nan}), "facts: cannot be stored as JSON: ValueError: Out"),
-        (replace(SUM, task="math"), r"its task is 'math'; leave it empty"),
+        (replace(SUM, task="math"), r"its task is 'math'; leave the task empty"),
         (replace(SUM, prompt=None), r"its prompt is None \(NoneType\), expected text.$"),
         (replace(SUM, prompt="\ud800"), "its prompt has a character that UTF-8 does not allow"),
         (

@@ -233,7 +233,7 @@ async def test_fork_of_an_agent_is_refused_beside_branching() -> None:
     spec = replace(rollout_spec(add, agent=agent), branching=SPIKES)
     played = await leaves(Uncertain(spike(1)), spec)
     assert {one.ending for one in played} == {Ending.AGENT_ERROR}
-    assert "Remove rollout.branching or episode.fork" in str(played[0].error)
+    assert "rollout.branching and episode.fork cannot be used" in str(played[0].error)
 
 
 def test_branching_sets_the_group_size() -> None:

@@ -212,7 +212,7 @@ async def test_another_answer_of_a_repeated_call_fails_the_child() -> None:
 
     parent, child = await leaves(agent, toss)
     assert (parent.ending, child.ending) == (Ending.NO_TOOL_CALLS, Ending.FAILED)
-    assert "gets other tool results than its parent" in str(child.error)
+    assert "gets tool results that differ from its parent" in str(child.error)
 
 
 @pytest.mark.parametrize("difference", ["prompt", "call", "early", "end"])
@@ -235,10 +235,10 @@ async def test_an_agent_that_asks_differently_fails_the_child(difference: str) -
     parent, child = await leaves(agent)
     assert (parent.ending, child.ending) == (Ending.NO_TOOL_CALLS, Ending.FAILED)
     assert {
-        "prompt": "requests a reply to another prompt",
-        "call": "calls other tools",
+        "prompt": "requests a reply to a prompt that differs",
+        "call": "makes tool calls that differ",
         "early": "forks before it has repeated",
-        "end": "ends before the point where its parent forked",
+        "end": "ends before the point at which its parent forked",
     }[difference] in str(child.error)
 
 

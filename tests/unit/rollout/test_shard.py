@@ -242,10 +242,10 @@ async def test_a_prompt_without_room_for_a_reply_stops_the_stage() -> None:
     with pytest.raises(PromptTooLong) as caught:
         await play(["99"], spec=rollout_spec(max_model_len=11))
     assert str(caught.value) == (
-        "The first prompt leaves no room for a reply in 1 of the problems: agent.max_model_len is "
-        "11 tokens, but 'add-41-58' has 11. Raise agent.max_model_len above 11, shorten "
-        "agent.system or the "
-        "descriptions of the tools, or remove these problems from the data."
+        "For 1 of the problems, the first prompt leaves no room for a reply. "
+        "agent.max_model_len is 11 tokens, but the prompt of 'add-41-58' has 11. Raise "
+        "agent.max_model_len above 11, shorten agent.system or the tool descriptions, or remove "
+        "these problems from the data."
     )
 
 

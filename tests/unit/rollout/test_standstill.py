@@ -70,8 +70,8 @@ async def test_parts_that_wait_for_each_other_are_named_and_fail() -> None:
     assert (stuck.error or "").startswith(
         "ServiceFailure: Coroutines of episode.gather wait for each other: pair.<locals>.listen "
         f"(test_standstill.py:{waits}) for an asyncio Event, Queue or Lock, "
-        f"pair.<locals>.speak (test_standstill.py:{asks}) for a reply, which starts when "
-        "each has requested a reply."
+        f"pair.<locals>.speak (test_standstill.py:{asks}) for a reply, which is sampled "
+        "only after every coroutine has requested a reply."
     )
 
 

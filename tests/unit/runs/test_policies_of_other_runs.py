@@ -44,12 +44,12 @@ def test_a_run_starts_from_the_policy_of_its_model_setting(tmp_path, base, model
     [
         (
             "run:base@9",
-            "The run 'base' has no policy of step 9 in .*; its last one is "
+            "The run 'base' has no policy of step 9 in .*; the run's last policy is "
             "runs/base/steps/000003/policy",
         ),
         (
             "run:base@1",
-            "model: run:base@1 was kept without its weights. Name an evaluated step",
+            "model: The weights of run:base@1 were removed. Name a step that was evaluated",
         ),
         (
             "run:base@last",
@@ -100,7 +100,7 @@ def test_a_reference_policy_without_weights_is_refused(tmp_path):
         (folder / "model.safetensors").write_text("weights")
     here.store.strip("runs/base/steps/000001/policy", "*.safetensors")
     with (
-        pytest.raises(ValueError, match=r"run:base@1 .*without its weights"),
+        pytest.raises(ValueError, match=r"The weights of run:base@1 were removed"),
         opened(here, "demo"),
     ):
         pass
@@ -124,7 +124,7 @@ def test_policies_with_different_tokenizers_are_refused(tmp_path):
     require_same_tokens(here.store, "run:base@2", same, one)
     for policy in (other, none):
         with pytest.raises(
-            ValueError, match=r"run:base@2 .* artifacts/model/.*: the tokenizers differ"
+            ValueError, match=r"run:base@2 .* artifacts/model/.*: their tokenizers differ"
         ):
             require_same_tokens(here.store, "run:base@2", policy, one)
 

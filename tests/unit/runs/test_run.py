@@ -229,7 +229,7 @@ def test_a_run_cannot_continue_with_fewer_steps(tmp_path):
             ) as folder:
                 (folder / "model").write_text(str(step))
     with (
-        pytest.raises(ValueError, match=r"has done 3 steps, but steps is 2.*steps=3"),
+        pytest.raises(ValueError, match=r"has finished 3 steps already, but steps is 2.*to 3"),
         opened(experiment(tmp_path, steps=2), "demo"),
     ):
         pass

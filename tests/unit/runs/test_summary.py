@@ -138,5 +138,5 @@ def test_an_evaluation_without_scores_gives_reason_and_remedy(
     assert str(caught.value) == (
         "No episode of the evaluation on test has a score: episode failed: ServiceFailure: shop "
         "died. Fix the cause, remove artifacts/evaluate/9f2c/test-000, "
-        f"artifacts/evaluate/9f2c/scored from {tmp_path}, and evaluate again."
+        f"artifacts/evaluate/9f2c/scored from {tmp_path}, and repeat the evaluation."
     )

@@ -222,7 +222,7 @@ def test_too_many_gpus_are_refused(driver: Driver, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("count", "message"),
-    [(0, "GPU 0 .* is missing: this process sees 0 GPUs"), (-1, "cuInit failed with")],
+    [(0, "GPU 0 .* does not exist: this process sees 0 GPUs"), (-1, "cuInit failed with")],
 )
 def test_a_machine_without_gpus_is_refused(count: int, message: str, driver: Driver) -> None:
     driver(count)

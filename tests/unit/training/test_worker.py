@@ -62,7 +62,7 @@ def test_a_failed_request_is_answered_and_leaves_no_state(tmp_path: Path) -> Non
     answer(learner, continuing(tmp_path).model_dump_json(), replies.append)
     (reply,) = replies
     assert isinstance(reply, Failure)
-    assert "Repeat the updates before this job" in reply.error
+    assert "First repeat the updates" in reply.error
     assert "_engine_at" in reply.error
     assert not reply.lost
     answer(learner, AskLabel().model_dump_json(), replies.append)

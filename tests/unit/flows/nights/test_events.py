@@ -68,5 +68,5 @@ def test_a_refused_request_is_logged_with_a_remedy(tmp_path, monkeypatch, caplog
     monkeypatch.setattr(prefect.deployments, "run_deployment", refuse)
     experiment = experiment_in(tmp_path)
     request_approval(NightLedger(experiment.store, experiment.name), NIGHT, "local")
-    assert f"Nobody is asked in the Prefect UI about the policy of {NIGHT}" in caplog.text
+    assert f"Nobody is asked in the Prefect UI to approve the policy of {NIGHT}" in caplog.text
     assert "no server" in caplog.text and f"agentfly promote {NIGHT}" in caplog.text

@@ -99,7 +99,7 @@ def test_an_added_token_of_plain_text_is_refused() -> None:
 
 def test_a_tokenizer_with_other_served_tokens_is_refused() -> None:
     Hermes(letters())
-    with pytest.raises(ValueError, match=r"\d+ tokens when served and \d+ in train"):
+    with pytest.raises(ValueError, match=r"\d+ tokens on a chat server, but \d+ tokens in train"):
         Hermes(letters(single_word=True))
 
 

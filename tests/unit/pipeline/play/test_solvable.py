@@ -176,7 +176,10 @@ def test_a_bad_fact_of_a_file_is_refused_with_its_question(tmp_path: Path) -> No
 def test_a_wrong_answer_that_earns_the_reward_is_reported(tmp_path: Path) -> None:
     report = report_of_answers(tmp_path, ["1", "2"], rewards={f"{HERE}:lenient": 1.0})
     assert "wrong answers earn less in 0 of 4 cases" in report[0]
-    assert report[1] == "lenient: the wrong answer '' to the problem 'p0' earns 1."
+    assert (
+        report[1]
+        == "lenient: the wrong answer '' to the problem 'p0' earns 1, expected less than 1."
+    )
 
 
 @pytest.mark.parametrize("name", ["judge", "judge_with_examples"])
@@ -240,7 +243,10 @@ def test_a_fact_that_one_problem_lacks_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = {"use": f"{HERE}:one_without_topic", "train": 100, "validation": 0, "test": 1}
-    line = "1 of 100 train problems lacks the fact 'topic' that the others have: p99."
+    line = (
+        "1 of 100 train problems lacks the fact 'topic', which all other problems have; the first "
+        "is p99."
+    )
     assert check_problems(*made(tmp_path, data=data))[0] == line
     assert line in caplog.messages
 

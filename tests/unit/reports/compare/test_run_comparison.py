@@ -80,7 +80,7 @@ def test_other_problems_cannot_be_compared(store: Store) -> None:
     finished(store, "one", "11110000")
     finished(store, "two", "1111", "data.test=4")
     message = (
-        r"one@2 and two@2 cannot be compared: they were evaluated on other problems "
+        r"one@2 and two@2 cannot be compared: they were evaluated on different problems "
         r"\(data\.test differs\)\. Use the same data\. .*data\.seed, as `agentfly sweep`"
     )
     with pytest.raises(ValueError, match=message):

@@ -196,7 +196,7 @@ def test_a_play_with_a_damaged_shard_is_refused(
     with pytest.raises(Damaged) as refused:
         read(store, reference("play:tiny-1"), "", False)
     assert str(refused.value).startswith(f"{damaged} is damaged")
-    assert str(refused.value).endswith(f" Restore it, or remove {store.uri}/plays/tiny-1.")
+    assert str(refused.value).endswith(f" Restore the file, or remove {store.uri}/plays/tiny-1.")
 
 
 def test_an_interrupted_play_is_not_suggested(

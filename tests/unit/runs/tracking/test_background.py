@@ -52,7 +52,7 @@ def test_the_end_does_not_wait_for_a_server_that_hangs(
     released.set()
     missing = capsys.readouterr().out
     assert "lacks data: TimeoutError: no answer in" in missing
-    assert missing.endswith(f"Send the rest with {COMMAND}.\n")
+    assert missing.endswith(f"To send the missing data: {COMMAND}.\n")
 
 
 def test_the_reason_is_the_first_error_of_the_chain(capsys: Output) -> None:
@@ -80,5 +80,5 @@ def test_a_damaged_file_of_the_run_is_named(capsys: Output) -> None:
     assert capsys.readouterr().out == (
         "MLflow (https://me:[password]@mlflow.example) lacks data: "
         "Damaged: runs/a/metrics.json is damaged.\n"
-        f"Send the rest with {COMMAND}.\n"
+        f"To send the missing data: {COMMAND}.\n"
     )
