@@ -38,7 +38,8 @@ class ReMax(PolicyGradient):
         better = outcomes.rewards - outcomes.baselines
         if len(better) and bool(better.isnan().all()):
             raise ValueError(
-                "No greedy episode of these problems has a score; ReMax needs one for each problem."
+                "ReMax needs a scored greedy episode for each problem, but no greedy episode has "
+                "a score."
             )
         # problems without a baseline get the advantage 0, so they are skipped
         return Advantages.of(spread(better.nan_to_num(0.0), batch))

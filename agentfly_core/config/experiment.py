@@ -210,8 +210,7 @@ class Settings(Section):
             if not one.rewards and (self.steps or self.tasks):
                 raise ValueError(
                     f"{task_key(name, 'rewards')}: got none, expected at least one import path "
-                    "with its weight; only an experiment with a warm start and steps=0 needs no "
-                    "reward"
+                    "with its weight. Only a warm start with steps=0 needs no reward."
                 )
             goal = one.evaluate.goal
             if goal not in one.rewards and (goal or len(one.rewards) > 1):
@@ -260,9 +259,8 @@ class Settings(Section):
         if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
             raise ValueError(
                 f"warm_start.demonstrations: got {self.warm_start.demonstrations}, but an "
-                "experiment with `tasks` cannot imitate a file, because the chats of a file "
-                "belong to no task. Run this warm start in an experiment without `tasks`, and "
-                "name that run here: model=run:NAME"
+                "experiment with `tasks` cannot imitate a file, because its chats belong to no "
+                "task. Run this warm start without `tasks`, and name that run here: model=run:NAME"
             )
         if self.steps == 0 and self.warm_start is None and self.fork is None:
             raise ValueError(

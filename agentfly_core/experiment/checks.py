@@ -169,7 +169,7 @@ def template_report(model: str, part: Part) -> list[str]:
         return []
     return [
         f"{part.use}: chat servers write a different prompt, because they use the model's own chat "
-        "template. To train in that format, set template=model."
+        "template. To train in the model's format, set template=model."
     ]
 
 

@@ -327,7 +327,7 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
         hint = did_you_mean(typed(value), sorted(values))
         raise ValueError(f"--filter: no run has {key}={typed(value)}.{hint}")
     keys = sorted({*FIELDS, *(key for run in runs for key in run.settings)})
-    raise ValueError(f"--filter: no run has {key!r}.{did_you_mean(key, keys)}")
+    raise ValueError(f"--filter: no run has the key {key!r}.{did_you_mean(key, keys)}")
 
 
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:

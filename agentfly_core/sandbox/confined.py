@@ -45,7 +45,7 @@ def isolates() -> bool:
     sandbox = chosen()
     if isinstance(sandbox.backend, Bubblewrap):
         raise Unavailable(
-            "The sandbox backend bubblewrap cannot run an agent's program, expected forkserver"
+            "An agent's program needs the sandbox backend forkserver, but the backend is bubblewrap"
             + "".join(f" ({why})" for why in sandbox.refused.values())
         )
     return not isinstance(sandbox.backend, Unsafe)

@@ -57,7 +57,7 @@ def test_lower_limits_of_the_machine_are_accepted() -> None:
 
 def test_a_failed_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: 1 / 0)
-    with pytest.raises(RuntimeError, match="could not begin"):
+    with pytest.raises(RuntimeError, match="could not be started"):
         limited(lambda: 1.0)
 
 

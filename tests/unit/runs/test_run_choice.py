@@ -63,7 +63,7 @@ def test_all_conditions_must_hold_for_a_run(conditions: list[str], left: list[st
     [
         (
             "update.lerning_rate=1",
-            "no run has 'update.lerning_rate'. Did you mean 'update.learning_rate'?",
+            "no run has the key 'update.lerning_rate'. Did you mean 'update.learning_rate'?",
         ),
         ("state=stoped", "no run has state=stoped. Did you mean 'stopped'?"),
         ("tag=baselin", "no run has tag=baselin. Did you mean 'baseline'?"),
