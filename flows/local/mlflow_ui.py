@@ -91,8 +91,8 @@ def open_page(store: Store, run: str, ui: Ui) -> None:
     if not ids:
         again = continuing(store, run, record)
         raise ValueError(
-            f"{ui} does not have the run {run}, because MLflow was not reachable. To send the "
-            f"run: {again}"
+            f"{ui} does not have the run {run}, because {ui} was not reachable. To send the run: "
+            f"{again}"
         )
     places = settle()
     if ui == "prefect":

@@ -254,7 +254,9 @@ def test_a_missed_night_is_recorded_and_reported_once(server, people, blocks, tm
     missed = [entry.night for entry in ledger.read().entries if entry.event == "missed"]
     assert missed == [f"nightly-{today + datetime.timedelta(days=days)}" for days in (2, 3)]
     until(lambda: len(people.calls) >= 2)
-    assert all("of quickstart, missed: It was scheduled for" in call for call in people.calls)
+    assert all(
+        "of quickstart, missed: The night was scheduled for" in call for call in people.calls
+    )
 
 
 def test_the_doctor_names_missing_parts_for_nights(server, blocks, monkeypatch):

@@ -267,7 +267,7 @@ def test_a_dataset_in_reproduction_lacks_a_version(root):
     rwlock = root / ".dvc/tmp/rwlock"
     until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text(), somebody)
     assert dataset_version("tiny", settings_with(), root) == (
-        "none: another DVC command is working on it"
+        "none: another DVC command is working on this dataset"
     )
     kill_tree(somebody)
 

@@ -287,7 +287,7 @@ def test_an_adapter_on_a_different_base_model_is_refused(
     server.load(one, 0)
     with pytest.raises(WrongWeights, match=r"probe\.json"):
         server.load(folder, 1, two)
-    with pytest.raises(ServiceLost, match="policy label 'loading'"):
+    with pytest.raises(ServiceLost, match="label 'loading'"):
         replies(server, 1)
 
 
@@ -311,7 +311,7 @@ def test_a_policy_that_contradicts_its_probe_is_refused(
     shutil.copy(two / "probe.json", mixed)
     with pytest.raises(WrongWeights, match=r"probe\.json.*0\.0001"):
         server.load(mixed, 9)
-    with pytest.raises(ServiceLost, match="policy label 'loading'"):
+    with pytest.raises(ServiceLost, match="label 'loading'"):
         replies(server, 1)
     server.load(one, 9)
     assert furthest(one, replies(server, 1)) < 1e-4

@@ -64,7 +64,8 @@ def test_columns_can_be_renamed(tmp_path: Path) -> None:
         BadRow(
             "a.jsonl",
             2,
-            "the fields 'solution' and 'answer' would both be named 'answer'; change `columns`",
+            "the fields 'solution' and 'answer' would both be named 'answer'; change the "
+            "new names in `columns`",
         ),
     ]
 

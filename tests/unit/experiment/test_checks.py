@@ -172,7 +172,7 @@ def test_an_incomplete_model_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_an_adapter_is_refused_with_two_remedies(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").touch()
-    with pytest.raises(ValueError, match=r"holds an adapter.*run:NAME.*merge_and_unload"):
+    with pytest.raises(ValueError, match=r"contains an adapter.*run:NAME.*merge_and_unload"):
         checks.check_inputs(settings_with(model=str(tmp_path)))
 
 

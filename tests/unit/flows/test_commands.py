@@ -186,8 +186,8 @@ def test_a_run_missing_in_mlflow_is_named_with_the_sync_command(
         pass
     assert main(["open", "mlflow", "mine"]) == 2
     assert capsys.readouterr().err == (
-        "agentfly: mlflow does not have mine: it was not reachable. To send the run: "
-        "agentfly train tiny --run mine\n"
+        "agentfly: mlflow does not have the run mine, because mlflow was not reachable. To send "
+        "the run: agentfly train tiny --run mine\n"
     )
     assert main(["open", "prefect", "mien"]) == 2
     assert (
@@ -205,7 +205,10 @@ def test_an_error_message_has_the_line_of_the_users_code(
     years = load("mine:years")
     line = f"{project}/mine.py:2 in years"
     for mistake, expected in (
-        ("soon", f"invalid literal for int() with base 10: 'soon'\nIt was raised at {line}."),
+        (
+            "soon",
+            f"invalid literal for int() with base 10: 'soon'\nThe error was raised at {line}.",
+        ),
         (
             None,
             "int() argument must be a string, a bytes-like object or a real number, not 'NoneType'",

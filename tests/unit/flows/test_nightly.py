@@ -58,8 +58,12 @@ def test_a_failure_is_logged_without_the_url(monkeypatch, caplog):
                 monkeypatch.setenv("MY_PING", url + SECRET)
                 ping("MY_PING", success=True)
     assert len(logged(caplog)) == len(wrong)
-    assert "The URL in MY_PING was not called: HTTPError." in caplog.text
-    assert "The URL in MY_PING was not called: URLError." in caplog.text
+    assert (
+        "The URL in the environment variable MY_PING could not be called: HTTPError." in caplog.text
+    )
+    assert (
+        "The URL in the environment variable MY_PING could not be called: URLError." in caplog.text
+    )
     assert "secret" not in caplog.text
 
 
@@ -78,4 +82,6 @@ def test_without_a_name_or_value_no_url_is_called(monkeypatch, caplog):
     assert logged(caplog) == []
     monkeypatch.delenv("MY_PING", raising=False)
     ping("MY_PING", success=True)
-    assert "The URL in MY_PING was not called: KeyError." in caplog.text
+    assert (
+        "The URL in the environment variable MY_PING could not be called: KeyError." in caplog.text
+    )

@@ -149,7 +149,7 @@ def test_a_failed_run_does_not_end_the_sweep_and_is_reported(
     failed = trained.words[1][trained.words[1].index("--run") + 1]
     assert printed.err.splitlines() == [
         f"{failed} failed: update.learning_rate=3e-5 seed=0",
-        "Correct the causes, then continue: agentfly sweep tiny "
+        "Correct the causes. To continue: agentfly sweep tiny "
         "update.learning_rate=1e-5,3e-5 --seeds 2 --name rates",
     ]
 
@@ -191,7 +191,7 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
         (
             "rewards={agentfly_core.rewards.exact:exact: 1},"
             "{agentfly_core.rewards.format:tool_format: 1}",
-            "evaluate.goal is agentfly_core.rewards.exact:exact in the first, but",
+            "evaluate.goal is agentfly_core.rewards.exact:exact in ",
         ),
         ("update.keep_learner=1,2", "have the same settings and the same seed"),
     ],

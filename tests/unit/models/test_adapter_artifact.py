@@ -18,7 +18,7 @@ SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
 
 @pytest.fixture
 def store(tmp_path, nano):
-    """A store with a model, and an adapter on it that a step made."""
+    """A store with a model, and an adapter of it that a step made."""
     store = experiment(tmp_path).store
     with store.publish(ArtifactKey("artifacts/model/nano", "model", "0", {})) as folder:
         shutil.copytree(nano, folder, dirs_exist_ok=True)
@@ -61,10 +61,10 @@ def test_an_adapter_file_without_base_or_shape_is_damaged(tmp_path, written):
 def test_an_adapter_on_a_changed_model_is_refused(store, model, policy, tmp_path):
     with store.publish(ArtifactKey(model.uri, "model", "another", {})) as folder:
         (folder / "model.safetensors").write_text("other weights")
-    with pytest.raises(Damaged, match=r"000001/policy .*artifacts/model/nano with digest"):
+    with pytest.raises(Damaged, match=r"000001/policy .*artifacts/model/nano \(digest"):
         adapter_artifact.folders(store, policy)
     store.remove(model.uri)
-    with pytest.raises(Damaged, match=r"an adapter on .*not published"):
+    with pytest.raises(Damaged, match=r"an adapter of .*not published"):
         adapter_artifact.folders(store, policy)
 
 

@@ -198,7 +198,7 @@ USER = CHAT[0]
         ({"messages": CHAT, "tools": ["ask"]}, "it lists the tool 'ask', which the experiment"),
         (
             {"prompt": "1+1?", "output": "2<|im_end|>2"},
-            "has the special token '<|im_end|>' in its text",
+            "contains the special token '<|im_end|>' in its text",
         ),
         (
             {"messages": [USER, {**CHAT[3], "reasoning_content": "One more."}]},

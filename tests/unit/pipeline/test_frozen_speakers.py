@@ -131,7 +131,7 @@ def test_a_frozen_policy_without_weights_is_refused(tmp_path: Path, nano: Path) 
     here = experiment(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1, [nano / "model.safetensors"])
     here.store.strip("runs/demo/steps/000001/policy", "*.safetensors")
-    with pytest.raises(ValueError, match=r"^agent\.frozen\.critic: run:demo@1 was kept without"):
+    with pytest.raises(ValueError, match=r"^agent\.frozen\.critic: The weights of run:demo@1 were"):
         RunRequest(here, "mine").check_new()
 
 

@@ -264,7 +264,7 @@ async def halved(episode: Episode) -> Ending:
         ),
         (
             {"tools": [], "agent": {"use": "tests.unit.pipeline.test_playing:halved"}},
-            r"has not begun: .*returned Ending.NO_TOOL_CALLS without an answer",
+            r"was not started: .*returned Ending.NO_TOOL_CALLS without an answer",
         ),
         ({}, r"8 of 8 episodes failed .*the shop is closed"),
     ],

@@ -161,7 +161,7 @@ def test_a_reward_of_an_environment_is_refused_with_a_reason(store: Store, modul
 def test_a_secret_in_the_settings_of_a_reward_is_refused(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SecretGiven, match=rf"^--reward: {module}:AtMost.api_key is a secret") as no:
+    with pytest.raises(SecretGiven, match=rf"^--reward: {module}:AtMost.api_key has a name") as no:
         new_reward(f"{module}:AtMost={{api_key: sk-0123456789}}")
     assert "sk-" not in str(no.value)
     monkeypatch.setenv("JUDGE_TOKEN", "0123456789abcdef")

@@ -312,7 +312,7 @@ def negative(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (shorter_mask, "sampled tokens, .* log-probabilities and .* entries of its mask"),
+        (shorter_mask, "sampled tokens, .* log-probabilities and .* mask entries"),
         (later_version, "the trace has version 2 of its format, expected 1"),
         (no_prompt, "its 'turns' cannot be read: .*prompt_token_ids"),
         (negative, "greater than or equal to 0"),

@@ -333,6 +333,6 @@ async def test_an_environment_that_cannot_start_fails_its_episode_only() -> None
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:
-    told = r"needs a Counter, but its limit.*tests.unit.rollout.test_episode:Counter: 8"
+    told = r"needs a Counter, but `environments` has no.*tests.unit.rollout.test_episode:Counter: 8"
     with pytest.raises(ValueError, match=told):
         rollout_spec(up, limits={})

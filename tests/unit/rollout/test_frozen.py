@@ -269,7 +269,7 @@ async def test_a_service_that_is_lost_fails_the_episode_and_no_other(tmp_path: P
         (
             completion("Fine."),
             {"max_requests": 1},
-            "1 of 1 requests.* raise endpoints.gpt.max_requests",
+            "has used 1 requests.* Raise endpoints.gpt.max_requests",
         ),
     ],
     ids=["refused", "budget"],

@@ -201,7 +201,7 @@ def test_reporting_options_change_no_evaluation_key_or_digest(tmp_path: Path) ->
         ("evaluate.pass_at=[8]", r"pass_at: got 8, but evaluate.* is 1.*evaluate\.episodes=8"),
         ("evaluate.datasets={test: {use: 'a:b', test: 4}}", "got the name 'test', expected"),
         ("evaluate.datasets={a/b: {use: 'a:b', test: 4}}", "got the name 'a/b', expected"),
-        ("evaluate.datasets={hard: {use: 'a:b'}}", r"evaluate\.datasets\.hard\.test: it must"),
+        ("evaluate.datasets={hard: {use: 'a:b'}}", r"evaluate\.datasets\.hard\.test: this key"),
     ],
 )
 def test_an_impossible_evaluation_is_refused(tmp_path: Path, override: str, message: str) -> None:

@@ -133,7 +133,7 @@ def test_a_dataset_of_other_files_is_built_again(
         (tiny / "results/tiny").mkdir(parents=True)
         (tiny / "results/tiny/dataset.json").write_text(pointer)
     version = dataset_version("tiny", loading.read("tiny").settings, tiny)
-    assert version == "none: another DVC command is working on it"
+    assert version == "none: another DVC command is working on this dataset"
     assert command == ["repro", *forced, "dvc.yaml:prepare"]
 
 

@@ -33,7 +33,7 @@ def test_a_refusal_names_store_object_and_cause(error, message):
     with pytest.raises(Refused) as caught, STORE.asking("read", "runs/demo/run.json"):
         raise error
     assert str(caught.value).startswith(
-        "The store s3://agents/exp could not read runs/demo/run.json: "
+        "Cannot read runs/demo/run.json in the store s3://agents/exp: "
     )
     assert message in str(caught.value)
 

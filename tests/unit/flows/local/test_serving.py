@@ -63,7 +63,7 @@ def test_a_failed_deployment_is_printed_and_repeated_at_the_next_look(
     inputs = Inputs(monkeypatch, "The server is busy.")
     deployments = up.Deployments(tmp_path / "up.log", [])
     assert inputs.looks(4, deployments) == [1, 2, 2, 2]
-    assert capsys.readouterr().out == "The deployments stay as they are. The server is busy.\n"
+    assert capsys.readouterr().out == "The deployments were not updated. The server is busy.\n"
 
 
 def test_a_refused_deployment_is_retried_less_often_until_a_change(
