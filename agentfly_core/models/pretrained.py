@@ -155,8 +155,8 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
     if wrong:
         raise WrongFiles(
-            f"The model {model.config.name_or_path} has NaN or infinite numbers in "
-            f"{len(wrong)} weights ({_some(wrong)}). Take an earlier checkpoint."
+            f"The model {model.config.name_or_path} has NaN or infinite numbers in {len(wrong)} "
+            f"weights ({_some(wrong)}). Use an earlier checkpoint."
         )
     model.eval()
     with _quiet():
@@ -165,7 +165,7 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     if not all(map(math.isfinite, logprobs)):
         raise WrongFiles(
             f"The log-probabilities of {model.config.name_or_path} are not finite in "
-            f"{model.dtype}: its weights are too large. Take an earlier checkpoint."
+            f"{model.dtype}, because the weights are too large. Use an earlier checkpoint."
         )
     logging.disable_progress_bar()
     model.save_pretrained(folder, max_shard_size="1TB")

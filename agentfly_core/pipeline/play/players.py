@@ -64,8 +64,8 @@ def oracle(
     """
     if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(
-            f"{experiment} has no oracle: its warm_start names no function. Pass your own policy "
-            "function by its import path: --policy my_file:policy."
+            f"{experiment} has no oracle, because warm_start names no function. To play a "
+            "function of yours, give its import path: --policy my_file:policy."
         )
     path = warm_start.demonstrations
     # no deliberate mistakes, because an oracle must be right
