@@ -7,7 +7,7 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Unpack, overload
@@ -227,8 +227,9 @@ class Tool(author_part.AuthorPart):
         """
         if hasattr(value, "tolist"):
             return value.tolist()
+        text, is_unread = str(value), isinstance(value, Awaitable | Iterator)
         # the default text of an object contains an address, which differs between runs
-        if ADDRESS.search(text := str(value)):
+        if is_unread or ADDRESS.search(text):
             kind = type(value).__name__
             raise ServiceFailure(
                 f"{self.what} returned a value without a text form ({kind}): return text or a "

@@ -1,9 +1,11 @@
 """Defaults that reach a tool, results that it may return, and functions that return none."""
 
+import asyncio
 import functools
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
+from itertools import count
 from typing import Annotated, Any
 
 import pytest
@@ -154,6 +156,7 @@ async def coroutine() -> str:
         (lambda: lambda: None, "function"),
         (lambda: iter([1]), "list_iterator"),
         (lambda: {"rows": map(str, [1])}, "map"),
+        (lambda: count(1), "count"),
         (replies, "async_generator"),
         (lambda: sqlite3.connect(":memory:").execute("select 1"), "Cursor"),
     ],
@@ -180,6 +183,15 @@ async def test_a_coroutine_in_a_result_has_no_textual_form() -> None:
         return [reply]
 
     with closing(reply), pytest.raises(ServiceFailure, match=r"'look' .* text form \(coroutine\)"):
+        await answer(look)
+
+
+async def test_a_future_in_a_result_has_no_textual_form() -> None:
+    @tool
+    async def look() -> object:
+        return [asyncio.gather()]
+
+    with pytest.raises(ServiceFailure, match=r"'look' .* text form \(Future\)"):
         await answer(look)
 
 
