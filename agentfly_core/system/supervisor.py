@@ -4,9 +4,9 @@
 
 The supervisor is a subreaper, so it adopts all descendants of the service. It ends when the
 lifeline pipe closes, when the owner dies, or on SIGTERM. Then the child has GRACE seconds to
-exit, and the remaining descendants are killed. A child that dies is restarted up to `--restarts`
-times; after that, its exit code is written to the state file of `--address`. The starting process
-connects stdout and stderr to `--log`.
+exit, and the remaining descendants are killed. A child that dies is restarted up to RESTARTS times;
+after that, its exit code is written to the state file of ADDRESS. The starting process connects
+stdout and stderr to LOG.
 """
 
 from __future__ import annotations
