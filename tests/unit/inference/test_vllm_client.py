@@ -142,7 +142,10 @@ async def test_what_would_fail_again_is_no_lost_sampler(answer: Answer, message:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (status(200, {"weight_version": "loading"}), "'loading', .*: load a policy again"),
+        (
+            status(200, {"weight_version": "loading"}),
+            "'loading'.* not loaded .*Load a policy again",
+        ),
         (status(503, {"detail": "no engine"}), "503 .*no engine"),
     ],
     ids=["an interrupted load", "no engine"],

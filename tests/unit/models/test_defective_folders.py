@@ -125,7 +125,7 @@ DEFECTS = [
     (shard_lost, "Cannot load the model"),
     (bad_generation, "generation_config.json cannot be read: .*max_new_tokens"),
     (cut_generation, "generation_config.json cannot be read"),
-    (two_saves, "model: .* remove the older weights"),
+    (two_saves, "model: .* remove the older files"),
     (
         tokens_added,
         r"model: .* 1 tokens, such as '<tool>', whose ids are not below .* vocab_size of \d+",

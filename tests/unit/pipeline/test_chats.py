@@ -212,7 +212,7 @@ def test_an_unusable_row_is_refused_with_its_number(
 ) -> None:
     with pytest.raises(ValueError, match=r"1 row .*\(tolerated: 0\)") as raised:
         published(imitating({"messages": CHAT}, row))
-    assert "first chats.jsonl, row 2: " in str(raised.value)
+    assert "The first: chats.jsonl, row 2: " in str(raised.value)
     assert fault in str(raised.value)
 
 

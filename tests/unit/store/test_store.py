@@ -225,7 +225,7 @@ def test_a_link_on_the_way_to_an_artifact_is_refused(store, tmp_path, part):
     [
         (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
         (os.mkfifo, "is not a regular file"),
-        (lambda path: path.write_text("two"), "because MANIFEST.json does not list it"),
+        (lambda path: path.write_text("two"), "does not belong to this folder"),
     ],
     ids=["link", "pipe", "file"],
 )
