@@ -199,8 +199,8 @@ def test_reporting_options_change_no_evaluation_key_or_digest(tmp_path: Path) ->
     ("override", "message"),
     [
         ("evaluate.pass_at=[8]", r"pass_at: got 8, but evaluate.* is 1.*evaluate\.episodes=8"),
-        ("evaluate.datasets={test: {use: 'a:b', test: 4}}", "got the name 'test', expected"),
-        ("evaluate.datasets={a/b: {use: 'a:b', test: 4}}", "got the name 'a/b', expected"),
+        ("evaluate.datasets={test: {use: 'a:b', test: 4}}", "got the name 'test'. Use"),
+        ("evaluate.datasets={a/b: {use: 'a:b', test: 4}}", "got the name 'a/b'. Use"),
         ("evaluate.datasets={hard: {use: 'a:b'}}", r"evaluate\.datasets\.hard\.test: this key"),
     ],
 )
