@@ -85,11 +85,11 @@ async def served(
     Without `listener`, the server listens on a free port of this machine.
     """
     here = listener or socket.create_server((HOST, 0))
-    try:
-        async with serving(session, f"/{session.token}/v1", here) as url:
+    async with serving(session, f"/{session.token}/v1", here) as url:
+        try:
             yield url
-    finally:
-        session.close()
+        finally:
+            session.close()  # otherwise the server would wait for replies in progress
 
 
 @asynccontextmanager

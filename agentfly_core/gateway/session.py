@@ -215,9 +215,12 @@ class GatewaySession:
         speaker.answer(text)
 
     def close(self) -> None:
-        """Exclude all replies that no client has received from training."""
+        """Cancel the replies in progress, and exclude all replies that no client has received from
+        training.
+        """
         for exchange in (one for same in self._exchanges.values() for one in same):
-            if exchange.replies.done() and not exchange.failed and not exchange.received:
+            # `cancel` returns False if the replies are done
+            if not exchange.replies.cancel() and not exchange.failed and not exchange.received:
                 for reply in exchange.replies.result():
                     reply.trained = False
 

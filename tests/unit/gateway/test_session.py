@@ -1,6 +1,7 @@
 """Episodes played by OpenAI's client through the gateway."""
 
 import asyncio
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import openai
 import pytest
 
 from agentfly_core.authoring.chat_template import Conversation
-from agentfly_core.gateway.session import SpeakerPattern
+from agentfly_core.gateway.session import GatewaySession, HttpCall, SpeakerPattern
 from agentfly_core.records.trajectory import BadCall, Ending, Problem, Trajectory
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import Agent
@@ -176,6 +177,25 @@ async def test_a_reply_that_nobody_received_is_stored_and_not_trained():
     (trajectory,) = await play(by_client(plays), policy=policy)
     trained = {turn.reply.content: turn.sampled[0].trained for turn in trajectory.turns}
     assert trained == {"1": False, "2": True}
+
+
+async def test_a_request_in_progress_ends_with_its_session():
+    policy = Slow()
+
+    async def leaves(episode):
+        session = GatewaySession(episode, {})
+        call = HttpCall(json.dumps(BODY), "", {}, connected=lambda: True)
+        request = asyncio.create_task(session.complete(call))
+        await policy.begun.wait()
+        session.close()
+        policy.released.set()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        episode.answer("99")
+        return Ending.NO_TOOL_CALLS
+
+    (trajectory,) = await play(leaves, policy=policy)
+    assert trajectory.turns == ()
 
 
 async def test_only_a_marked_retry_gets_the_stored_reply():
@@ -349,7 +369,7 @@ async def test_what_the_gateway_lacks_is_answered_with_a_sentence():
     (trajectory,) = await play(by_client(plays), policy=echo)
     statuses = [status for status, _ in answers]
     assert statuses == [404, 404, 404, 404, 404, 404, 413, 400]
-    assert all("has /chat/completions" in text for _, text in answers[:3])
+    assert all("serves /chat/completions" in text for _, text in answers[:3])
     assert "the episode of this URL has ended" in answers[5][1]
     assert trajectory.error is None
 
