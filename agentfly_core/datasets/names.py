@@ -1,4 +1,4 @@
-"""Made-up names of people and companies. Each name is in only one split."""
+"""Made-up names of people, companies and books. Each name is in only one split."""
 
 import random
 from collections.abc import Sequence
@@ -22,6 +22,10 @@ TRADES = (
     "Bakery Brewery Foods Foundry Glass Looms Mills Motors Optics Paints "
     "Paper Pottery Press Railways Shipyard Steel Textiles Timber Tools Watches"
 )
+SUBJECTS = (
+    "Bridge Candle Door Feather Forest Garden Harbour Island Lantern Letter "
+    "Mirror Mountain Orchard River Road Shadow Stone Storm Tower Window"
+)
 SHARES = {"train": 8, "validation": 1, "test": 1}
 Names = dict[str, Sequence[str]]
 
@@ -30,8 +34,8 @@ def people() -> Names:
     """Return the names of people for each split: `{"train": ["Anna Berg", ...], ...}`.
 
     The splits train, validation and test have 320, 40 and 40 names. They do not depend on a seed. A
-    whole name is in only one split, but first names and surnames occur in all splits. The function
-    `companies` works in the same way.
+    whole name is in only one split, but first names and surnames occur in all splits. The functions
+    `companies` and `books` work in the same way.
     """
     return _split(FIRST, LAST)
 
@@ -39,6 +43,11 @@ def people() -> Names:
 def companies() -> Names:
     """Return the names of companies, such as "Amber Mills", for each split. See `people`."""
     return _split(ADJECTIVES, TRADES)
+
+
+def books() -> Names:
+    """Return the titles of books, such as "Quiet Harbour", for each split. See `people`."""
+    return _split(ADJECTIVES, SUBJECTS)
 
 
 def _split(first: str, second: str) -> Names:

@@ -4,6 +4,7 @@ import pytest
 
 from agentfly_core.recipes.shop.dataset import shop
 from agentfly_core.recipes.shop.environment import Shop
+from agentfly_core.recipes.shop.tools import add_to_cart, checkout, search
 
 
 def test_prompts_use_names_and_orders_use_keys() -> None:
@@ -20,9 +21,9 @@ async def test_every_order_can_be_bought() -> None:
         place = Shop()
         await place.reset(problem)
         for key, count in problem.facts["order"].items():
-            assert list(place.search(place.lookup(key).name)) == [key]
-            place.add(key, count)
-        place.check_out()
+            assert list(await search.function(place.lookup(key).name, shop=place)) == [key]
+            await add_to_cart.function(key, count, shop=place)
+        await checkout.function(shop=place)
         assert place.order == problem.facts["order"]
 
 

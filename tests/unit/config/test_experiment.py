@@ -76,7 +76,7 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read(tiny, ["rollout.problems=0"])
     with pytest.raises(ValueError, match=r"environments.my:Shop.limt: .* 'limit'"):
         loading.read(tiny, ["environments={my:Shop: {limt: 8}}"])
-    with pytest.raises(ValueError, match="  steps: got null, expected a value; only optional"):
+    with pytest.raises(ValueError, match="  steps: got null, expected a value"):
         loading.read(tiny, ["steps=null"])
     with pytest.raises(ValueError, match=r"agent.None: .* strings \(got None\)"):
         loading.read(tiny, ["agent={null: 3}"])
@@ -166,7 +166,7 @@ def test_a_date_is_text(tiny):
 
 @pytest.mark.parametrize("text", ["a: &x [1, *x]", "a: &x {b: {c: *x}}"])
 def test_a_value_that_contains_itself_is_refused(text):
-    with pytest.raises(ValueError, match=r"here is invalid YAML: .*64 levels"):
+    with pytest.raises(ValueError, match=r"^here .*64 levels"):
         strict_yaml.parse(text, "here")
     assert strict_yaml.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
 
@@ -211,7 +211,7 @@ def test_a_flow_takes_the_experiment_and_its_settings(tmp_path, monkeypatch):
     check("{use: 'mine_rows:rows', episodes: 2}")
     with pytest.raises(ValueError, match=r"^flows\.rows: rows: episodes: .*\(got 'few'\)"):
         check("{use: 'mine_rows:rows', episodes: few}")
-    with pytest.raises(ValueError, match=r"^flows\.rows: rows has no parameter 'experiment'"):
+    with pytest.raises(ValueError, match=r"^flows\.rows: .* parameter 'experiment'"):
         check("other_rows:rows")
 
 

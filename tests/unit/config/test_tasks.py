@@ -102,7 +102,7 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
         ),
         (
             {"night": {"number": 2, "tasks": {"smus": {"epoch": 1}}}},
-            "night.tasks: got 'smus', expected some of sums, shop",
+            "night.tasks: got 'smus', expected names of tasks: sums, shop",
         ),
         (
             {"shop": {**BUYING, "rewards": {EXACT: 0.5}}},

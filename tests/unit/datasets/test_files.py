@@ -186,7 +186,7 @@ def test_a_missing_file_is_refused_with_a_suggestion(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_refused_with_the_searched_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no data file nowhere\.json \(looked in "):
+    with pytest.raises(ValueError, match=r"nowhere\.json \(looked in "):
         files(0, 1, 1, 1, train_file="nowhere.json")
 
 

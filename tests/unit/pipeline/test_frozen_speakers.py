@@ -131,7 +131,7 @@ def test_a_frozen_policy_without_weights_is_refused(tmp_path: Path, nano: Path) 
     here = experiment(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1, [nano / "model.safetensors"])
     here.store.strip("runs/demo/steps/000001/policy", "*.safetensors")
-    with pytest.raises(ValueError, match=r"^agent\.frozen\.critic: The weights of run:demo@1 were"):
+    with pytest.raises(ValueError, match=r"^agent\.frozen\.critic: The weights of run:demo@1"):
         RunRequest(here, "mine").check_new()
 
 
@@ -225,7 +225,5 @@ def test_a_frozen_policy_with_other_tokens_is_refused(
         tokenizer.backend_tokenizer.normalizer = Lowercase()
     else:
         tokenizer.add_tokens(["<think>"])
-    with pytest.raises(
-        ValueError, match=r"critic: the tokenizer of run:demo@1 differs .* model=run:demo@0"
-    ):
+    with pytest.raises(ValueError, match=r"critic: .*run:demo@1 .* model=run:demo@0"):
         speakers_of(here, tokenizer)

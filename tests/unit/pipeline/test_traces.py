@@ -142,7 +142,7 @@ def test_imported_episodes_are_shown_and_scored(
     assert documents[0]["all"] == {"episodes": 32, "old": 0.5, "new": 1.0, "tau": None}
     assert main(shlex.split(documents[0]["furthest"][0]["command"])[1:]) == 0
     assert "; reward 0 (exact 0)" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=rf"scored episodes with the name play:other.*{play.name}"):
+    with pytest.raises(ValueError, match=rf"play:other.*{play.name}"):
         rescored_play(of.store, "other", [])
 
 
