@@ -207,7 +207,7 @@ class GatewaySession:
                     return
         except ValueError as error:
             raise RequestRefused(f"The body is not JSON: {error}.") from error
-        raise RequestRefused('Expected {"value": NUMBER} after the first reply.')
+        raise RequestRefused('Expected a reward {"value": NUMBER}, after the first reply.')
 
     def answer(self, text: str) -> None:
         """Set the episode's answer. It counts as the answer of the speaker that replied last."""

@@ -31,11 +31,11 @@ class Scripted(SamplerSession):
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode` returns the tokens of a text, `write` the text of a message, and `end` its end token.
-    The default of `end` is `stop_token`. Log-probabilities are 0.0. The version of replies is -1
-    until `load` sets it. Stop strings and length limits apply. ServiceFailure and ServiceLost from
-    the function are raised unchanged. Every other error becomes NoReply, with the import path of
-    the function and the line of the error.
+    `encode(text)` returns tokens. If the policy returns a message, `write(message)` returns its
+    text, and `end(message)` the token after the text, by default `stop_token`. Log-probabilities
+    are 0.0. The version of replies is -1 until `load` sets it. Stop strings and length limits
+    apply. ServiceFailure and ServiceLost from the function are raised unchanged. Every other error
+    becomes NoReply, with the import path of the function and the line of the error.
     """
 
     # the function returns whole replies

@@ -50,7 +50,10 @@ class Parts:
     def running(
         self, parent: EpisodeBranch, tasks: Mapping[EpisodeBranch, asyncio.Task[Any]]
     ) -> Iterator[None]:
-        """During the block, watch the coroutines in `tasks`, which `parent` started."""
+        """During the block, let the coroutines fail if all of them wait for each other.
+
+        `tasks` has the coroutines that `parent` started.
+        """
         nested = parent in self._tasks
         self._tasks.update(tasks)
         watch = None if nested else asyncio.create_task(self._watch([*tasks.values()]))

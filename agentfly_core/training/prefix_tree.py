@@ -110,10 +110,10 @@ def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     """Build trees from rows of tokens [rows, T], which are padded on the right.
 
-    A tree has at most `limit` tokens, or a single row. A row is added to a tree if it has at least
-    as many tokens in common with the tree as it adds to the tree. In addition, the new tree must
-    have at most `SMALL` tokens, or its attention must not cost more than the attention of the tree
-    and of the row separately.
+    A tree has at most `limit` tokens, or a single row. A row joins a tree if at least half of its
+    tokens are already in the tree, as a common prefix. In addition, the tree with the row must be
+    small (at most `SMALL` tokens), or its attention must cost at most as much as that of the old
+    tree and of the row together.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []

@@ -48,7 +48,8 @@ class Death:
         """Return the call that caused the death, or None if this is uncertain.
 
         It is uncertain if several episodes may have caused the death. `alone` contains the ids of
-        episodes that were played alone. After SIGKILL, only these are blamed.
+        episodes that were played alone. After SIGKILL, only the call of such an
+        episode is returned.
         """
         # a waiting call cannot have ended the process
         candidates = self.running or self.calls

@@ -12,7 +12,7 @@ TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 
 
 class Member:
-    """A replacement for the episode, which is passed to one agent of the team.
+    """What one agent of the team gets instead of the episode.
 
     Its replies come from the agent's own speaker. Its method `answer` does not set the answer of
     the episode; it sets `result`. All other attributes are the attributes of the speaker or the

@@ -46,8 +46,9 @@ class QualityCheck(BaseModel):
 class PromptOperators:
     """The four operations of EvoAgent's Algorithm 1. Each prompts a speaker in a new context.
 
-    A result is the answer text of an agent. Unreadable replies raise no error: crossover then
-    returns the parent unchanged, mutation returns None, and the quality check rejects the child.
+    The argument `result` is the answer text of an agent. Unreadable replies raise no error:
+    crossover then returns the parent unchanged, mutation returns None, and the quality check
+    rejects the child.
     """
 
     def __init__(self, speaker: Speaker, question: str) -> None:

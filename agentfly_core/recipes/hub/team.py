@@ -18,7 +18,10 @@ FORM = JsonReply({"say": str})
 
 
 def member(name: str, digits: str, faults: Faults, model: AgentModel) -> ModelAgent:
-    """Make a member of the team: `member("north", "4731", ...)` has the digit 4."""
+    """Make a member of the team, who may know one of `digits`.
+
+    North knows the first digit, so `member("north", "4731", ...)` knows 4. The chair knows none.
+    """
     own = dict(zip(WITNESSES, digits, strict=True)).get(name)
     task = f"Your digit is {own}. Say all digits of your pair" if own else "Say all digits"
     return ModelAgent(f'You are {name}. {task} as {{"say": "..."}}.', model, FORM, faults)

@@ -212,7 +212,7 @@ class _Layer:
         return scores
 
     def fitted(self, correct: Array, rows: Array) -> tuple[Array, float]:
-        """Fit a direction [width] and an offset to the questions with True in `rows`."""
+        """Fit a direction [width] and an offset to the questions that the mask `rows` selects."""
         states, correct = self.states[rows], correct[rows]
         if self.method == "logreg":
             return _logistic(states, correct)

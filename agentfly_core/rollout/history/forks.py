@@ -40,7 +40,7 @@ class AnsweredCalls:
 
 @dataclass
 class EpisodePath:
-    """The course of an episode, as a forked episode repeats it.
+    """The recorded replies and results of an episode, which a forked episode repeats.
 
     - `replies`, `answers`: the replies and the tool results, by their positions in the episode
     - `forks`: the values that `Episode.fork` returned
@@ -103,7 +103,10 @@ class Repetition:
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Return how often tools were called since the reply at `place`, then count one more."""
+        """Return the number of tool calls since the reply at `place`, without the current call.
+
+        Afterwards, the current call is counted, too.
+        """
         self._calls[place] += 1
         return self._calls[place] - 1
 

@@ -279,7 +279,10 @@ class EpisodeBranch:
         return longest, size
 
     def add(self, reply: Reply) -> None:
-        """Append a reply to the history. Earlier tool results of its speaker then count as read."""
+        """Append a reply to the history.
+
+        The tool results that the speaker of the reply got before are then no longer unread.
+        """
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
         # of several equal replies the earliest is kept, so the order in which branches join does
