@@ -117,7 +117,7 @@ class Sandbox:
         while self._warm and self._spares:
             with suppress(IndexError):  # another thread took the last spare
                 spare = self._spares.popleft()
-                if self.backend.alive():
+                if self.backend.alive() and _waits(spare[0]):
                     return spare
                 self._drop(spare)
         return None
@@ -136,6 +136,14 @@ Waiting = tuple[socket.socket, Cgroup]
 """The connection to an init process that waits for a request, and the control groups of this
 process.
 """
+
+
+def _waits(connection: socket.socket) -> bool:
+    try:
+        connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    return False
 
 
 @dataclass
