@@ -339,6 +339,18 @@ async def test_a_dead_sandbox_server_is_replaced_for_the_next_run() -> None:
     sandbox.close()
 
 
+async def test_spares_of_a_dead_server_are_dropped_after_its_restart() -> None:
+    sandbox = Sandbox(ForkServer(), Cgroups.detect())
+    await sandbox.execute(ExecRequest(b""))  # leaves two spares
+    server = sandbox.backend._process  # type: ignore[attr-defined]
+    server.kill()
+    server.wait()
+    # takes no spare, but starts a server
+    assert (await sandbox.execute(ExecRequest(b"", modules=("json",)))).status is Status.OK
+    assert (await sandbox.execute(ExecRequest(b"print(1)"))).stdout == "1\n"
+    sandbox.close()
+
+
 async def test_executions_waiting_at_the_servers_end_get_no_program() -> None:
     sandbox = Sandbox(ForkServer(), Cgroups.detect())
     await sandbox.execute(ExecRequest(b""))
