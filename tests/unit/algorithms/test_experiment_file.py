@@ -91,7 +91,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
                 "rollout.max_staleness=1",
             ],
             "nothing corrects for episodes of an older policy.* an algorithm.policy_loss with a "
-            "ratio, such as clip, and",
+            "ratio",
         ),
         (
             [

@@ -66,7 +66,7 @@ def test_old_weights_are_removed_unless_evaluated(
     assert steps(run, "policy/config.json") == [1, 2, 3, 4]
     policy = run.store.find(target)
     assert policy.digest == digest
-    with pytest.raises(ValueError, match=r"steps/000001/policy .* without model\.safetensors"):
+    with pytest.raises(ValueError, match=r"steps/000001/policy .*lacks model\.safetensors"):
         run.store.open(policy)
 
 

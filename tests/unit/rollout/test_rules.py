@@ -102,14 +102,14 @@ def test_prompts_without_room_for_a_reply_are_named_before_play() -> None:
     problems = [Problem("short", "1?"), Problem("long", "1" * 40), Problem("longer", "1" * 50)]
     agent = {"system": "Shop.", "max_model_len": 55}
     with pytest.raises(
-        PromptTooLong, match=r"in 2 of .* is 53 tokens, but 'longer' has 63, 'long' has 53\."
+        PromptTooLong, match=r"2 of .* is 53 tokens.* 'longer' has 63, 'long' has 53\."
     ):
         require_room(
             experiment_of(settings_with(agent=agent | {"max_model_len": 53})).tasks,
             TOKENIZER,
             problems,
         )
-    with pytest.raises(PromptTooLong, match=r" 55 tokens, but 'longer' has 63\. .*above 63"):
+    with pytest.raises(PromptTooLong, match=r" 55 tokens, .* 'longer' has 63\. .*above 63"):
         require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems)
     require_room(experiment_of(settings_with(agent=agent)).tasks, TOKENIZER, problems[:2])
 

@@ -145,7 +145,7 @@ def test_an_edit_of_a_named_run_is_refused_with_the_module(project):
     with opened(here(project), "demo"):
         pass
     edit("own_prices", "PRICES = {'tea': '4'}\n")
-    with pytest.raises(ValueError, match=r"code of own_prices\. .*--accept-code"):
+    with pytest.raises(ValueError, match=r"code of own_prices .*--accept-code"):
         with opened(here(project), "demo"):
             pass
 
@@ -174,7 +174,7 @@ def test_a_dataset_added_later_is_recorded_with_its_code(project):
     with opened(here(project, **more), "demo") as run:
         assert "own_more" in run.record["code"]["modules"]
     edit("own_more", f"{PROJECT['own_data']}MORE = 1\n")
-    with pytest.raises(ValueError, match=r"code of own_more\."):
+    with pytest.raises(ValueError, match=r"code of own_more "):
         with opened(here(project, **more), "demo"):
             pass
 

@@ -214,9 +214,7 @@ def test_too_many_gpus_are_refused(driver: Driver, monkeypatch: pytest.MonkeyPat
     driver(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
     site = Site(device="cuda", ranks=4)
-    with pytest.raises(
-        ValueError, match=r"GPU 2 .* is missing: .* sees 2 GPUs \(CUDA_VISIBLE_DEVICES=6,7\)"
-    ):
+    with pytest.raises(ValueError, match=r"GPU 2 .* sees 2 GPUs \(CUDA_VISIBLE_DEVICES=6,7\)"):
         numbered(site.gpus, site.locks)
 
 
