@@ -38,7 +38,7 @@ def test_a_run_killed_after_accepting_code_keeps_that_code(tmp_path: Path, lives
 
     (tmp_path / "own_even.py").write_text(EVEN.replace("REST", "0"))
     end = lives.run(tmp_path, *WORDS)
-    assert (end.code, "The code of own_even changed" in end.printed) == (2, True)
+    assert (end.code, "The code of own_even." in end.printed) == (2, True)
 
 
 def step_1(folder: Path) -> dict[str, str]:

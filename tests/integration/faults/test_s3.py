@@ -97,7 +97,7 @@ def test_reads_and_writes_name_a_missing_bucket() -> None:
         lambda uri: gone.write(uri, ""),
         lambda uri: gone.create(uri, ""),
     ):
-        with pytest.raises(Refused, match=r"s3://nobody/exp .* runs: .*bucket"):
+        with pytest.raises(Refused, match=r"s3://nobody/exp: .*bucket"):
             ask("runs")
 
 
@@ -147,7 +147,7 @@ def test_dvc_and_agentfly_share_an_experiment_by_one_bucket(
     one.run("dvc", "repro")
     one.run("dvc", "push")
     (run,) = os.listdir(one.root / "runs")
-    assert f"is in {BUCKET}/dvc/agentfly: 1 artifact copied" in one.run("agentfly", "push", run)
+    assert f"{BUCKET}/dvc/agentfly now has runs/" in one.run("agentfly", "push", run)
 
     shutil.copy(one.root / "dvc.lock", other.root)
     other.run("dvc", "pull")

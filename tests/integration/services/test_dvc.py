@@ -154,9 +154,7 @@ def test_another_clone_pulls_instead_of_running(reproduction, tmp_path):
     remote = ("dvc", "remote", "add", "--force", "--default", "shared", str(tmp_path / "shared"))
     project.run(*remote)
     project.run("dvc", "push")
-    assert f"is in {tmp_path / 'shared/agentfly'}: 1 artifact copied" in project.run(
-        "agentfly", "push", run
-    )
+    assert f"{tmp_path / 'shared/agentfly'} now has runs/" in project.run("agentfly", "push", run)
     other = Project.clone(tmp_path / "other")
     shutil.copy(project.root / "dvc.lock", other.root)
     other.run(*remote)
