@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from agentfly_core.runs.tracking.mlflow_client import MlflowStore
+from agentfly_core.runs.tracking.mlflow_client import REFUSALS, MlflowStore
 from agentfly_core.system.formats.text import fault, redact
 
 LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
@@ -56,7 +56,8 @@ class Background:
             self.error = TimeoutError(f"no answer in {limit:.0f} s")
         if self.error:
             print(f"MLflow ({redact(self.place.uri)}) lacks data: {_reason(self.error)}.")
-            print(f"To send the missing data: {self.command}.")
+            if getattr(self.error, "error_code", "") not in REFUSALS:  # the call would fail again
+                print(f"To send the missing data: {self.command}.")
 
     def _call(self) -> None:
         try:

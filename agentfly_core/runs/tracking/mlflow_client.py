@@ -9,10 +9,10 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentfly_core.models.type_names import DataFrame
 from agentfly_core.system.formats import foreign_names, hashing
@@ -28,6 +28,8 @@ RUN_UID = "agentfly.run_uid"
 FLOW_RUN = "agentfly.prefect_flow_run"
 DIGEST, SUCCESS, DATASET = "agentfly.policy_digest", "agentfly.success", "agentfly.dataset"
 TABLES, TABLES_LISTED = "mlflow.loggedArtifacts", 80
+REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
+"""Codes of MLflow errors that occur again if the request is repeated."""
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -142,8 +144,8 @@ class MlflowRun:
     """A run in MLflow. Only one thread at a time may use it.
 
     The run is found by a tag with the `uid` of the AgentFly run. If it is missing, it is created.
-    If MLflow refuses a file or a dataset, a warning is logged. Other errors of MLflow's client are
-    raised.
+    If MLflow refuses an entry, a warning is logged and all other entries are stored. Other errors
+    of MLflow's client are raised.
     """
 
     def __init__(
@@ -182,8 +184,7 @@ class MlflowRun:
 
         longest, named = foreign_names.LONGEST_PARAMETER, {**flat(values), **flat(site, "site.")}
         params = {mlflow_key(n): mlflow_text(redact(str(v)), longest) for n, v in named.items()}
-        new = [Param(n, v) for n, v in params.items() if n not in self._params]
-        self.client.log_batch(self.run_id, params=new)
+        self._log("params", [Param(n, v) for n, v in params.items() if n not in self._params])
         self._params = params | self._params
         changed = {name: v for name, v in params.items() if self._params[name] != v}
         tags = {f"agentfly.continued.{name}": v for name, v in changed.items()}
@@ -195,8 +196,7 @@ class MlflowRun:
         from mlflow.entities import RunTag
 
         tags = _tags(values)
-        changed = [RunTag(n, v) for n, v in tags.items() if self._tags.get(n, "") != v]
-        self.client.log_batch(self.run_id, tags=changed)
+        self._log("tags", [RunTag(n, v) for n, v in tags.items() if self._tags.get(n, "") != v])
         self._tags |= tags
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
@@ -205,8 +205,7 @@ class MlflowRun:
         """
         from mlflow.entities import Metric
 
-        points = [Metric(mlflow_key(n), v, time_ms, step) for n, v in metrics.items()]
-        self.client.log_batch(self.run_id, points)
+        self._log("metrics", [Metric(mlflow_key(n), v, time_ms, step) for n, v in metrics.items()])
 
     def dataset(self, name: str, uri: str, digest: str, version: str) -> None:
         """Log the dataset as an input of the run, and its DVC version as a tag.
@@ -282,7 +281,30 @@ class MlflowRun:
             yield
         except Exception as error:  # clients of artifact stores raise errors of many types
             self.client.get_run(self.run_id)  # raises an error during an outage
-            warn_once(logger, f"MLflow refused {name} ({fault(error, 200)}).")
+            _refused(name, error)
+
+    def _log(self, kind: str, entries: Sequence[Any]) -> None:
+        """Send metrics, parameters or tags in a batch.
+
+        If MLflow refuses a batch, it is halved and sent again, until each refused entry is alone in
+        its batch. This also handles MLflow's limits: a batch may have 1,000 metrics, but only 100
+        parameters or tags.
+        """
+        from mlflow.exceptions import MlflowException
+
+        batches = [entries] if entries else []
+        for batch in batches:
+            named: dict[str, Any] = {kind: batch}
+            try:
+                self.client.log_batch(self.run_id, **named)
+            except MlflowException as error:
+                if error.error_code not in REFUSALS:
+                    raise
+                if len(batch) == 1:
+                    _refused(f"{batch[0].key!r} of the {kind}", error)
+                else:
+                    middle = len(batch) // 2
+                    batches += [batch[:middle], batch[middle:]]
 
 
 @contextlib.contextmanager
@@ -295,6 +317,10 @@ def _unless_existing() -> Iterator[None]:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+
+
+def _refused(name: str, error: Exception) -> None:
+    warn_once(logger, f"MLflow refused {name} ({fault(error, 200)}).")
 
 
 def _tags(values: Mapping[str, str]) -> dict[str, str]:

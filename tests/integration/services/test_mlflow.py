@@ -4,11 +4,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from agentfly_core.runs.tracking import background
 from agentfly_core.runs.tracking.background import Background
@@ -166,6 +167,33 @@ def test_best_compares_only_policies_with_the_same_data(place: MlflowStore) -> N
     assert aliases(version("aa", 0.7), version("bb", 0.9)) == {"best": 2, "last": 2}
     assert aliases(version("cc", 0.5, "cd")) == {"best": 3, "last": 3}
     assert aliases(version("dd", 0.4, "cd"), version("bb", 0.9)) == {"best": 3, "last": 4}
+
+
+def test_a_refused_entry_is_named_once_and_others_are_stored(
+    place: MlflowStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    mlflow, odd = opened(place, "one refused"), cast("float", "no number")
+    for step in (1, 2):
+        metrics = {f"metric {number}": 0.5 for number in range(100)}
+        mlflow.points({**metrics, "odd": odd}, step, TIME)
+    (refused,) = [message for message in caplog.messages if "refused" in message]
+    assert refused.startswith("MLflow refused 'odd' of the metrics (")
+    assert MlflowClient(place.uri).get_run(mlflow.run_id).data.metrics == metrics
+
+
+def test_a_batch_is_not_split_when_mlflow_does_not_answer(
+    place: MlflowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow, calls = opened(place, "outage"), list[int]()
+
+    def unreachable(run_id: str, metrics: list[Any]) -> None:
+        calls.append(len(metrics))
+        raise MlflowException("Connection refused")
+
+    monkeypatch.setattr(mlflow.client, "log_batch", unreachable)
+    with pytest.raises(MlflowException, match="Connection refused"):
+        mlflow.points({f"metric {number}": 0.5 for number in range(100)}, 1, TIME)
+    assert calls == [100]
 
 
 def start_run(state: Path, uid: str) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,18 @@ def test_a_call_after_an_outage_clears_the_error(capsys: Output) -> None:
     sending.finish()
     assert capsys.readouterr().out == ""
     assert sending.error is None
+
+
+def test_a_refused_call_is_not_promised(capsys: Output) -> None:
+    def refuse() -> None:
+        error: Any = ValueError("No such model")
+        error.error_code = "INVALID_PARAMETER_VALUE"
+        raise error
+
+    Background(OWN, refuse, COMMAND).finish()
+    missing = capsys.readouterr().out
+    assert "No such model" in missing
+    assert COMMAND not in missing
 
 
 def test_a_damaged_file_of_the_run_is_named(capsys: Output) -> None:
