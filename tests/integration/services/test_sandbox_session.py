@@ -64,7 +64,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 async def it() -> AsyncIterator[Session]:
-    async with session(Limits(wall=2.0)) as opened:
+    async with session(Limits(wall=LIMIT)) as opened:
         yield opened
 
 
@@ -91,7 +91,7 @@ async def test_each_call_has_a_result_of_its_own(it: Session) -> None:
     )
     assert (first.stdout, first.stderr) == ("one\n", "")
     assert (second.stdout, second.stderr, second.exit_code) == ("", "two\n", 0)
-    assert (first.duration < 2, first.peak_rss > MIB, first.backend) == (True, True, second.backend)
+    assert (first.duration > 0, first.peak_rss > MIB, first.backend) == (True, True, second.backend)
 
 
 async def test_calls_at_the_same_time_run_one_after_another(it: Session) -> None:

@@ -32,7 +32,7 @@ from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 from agentfly_core.testing.letters import as_letters
 from tests.support.deadlines import end_after_first_reply
 from tests.support.project import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import LIMIT, until
 
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("sandbox")]
 PROBLEM = Problem("add-41-58", "41+58?", {"answer": "99"})
@@ -71,14 +71,13 @@ async def played(
     lines: str,
     settings: dict[str, Any] | None = None,
     sampler: Sampler | None = None,
-    **rules: Any,
 ) -> Trajectory:
     """The episode of a sandboxed program of these lines, which may call `ask`."""
     script = folder / "program.py"
     script.write_text(ASK + dedent(lines))
     given = {"sandbox": True, **(settings or {})}
     agent = ProgramAgent((sys.executable, str(script)), **given)
-    spec = rollout_spec(agent=agent, **rules)
+    spec = rollout_spec(agent=agent, deadline=LIMIT)
     policy = sampler or scripted(saying("99", "98", "97"))
     (trajectory, *_), *_ = await play_all(episode_specs(PROBLEM), spec, policy)
     return trajectory
