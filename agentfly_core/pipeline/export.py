@@ -10,7 +10,7 @@ from agentfly_core.experiment.memory import MEMORY, memory_folder, memory_of
 from agentfly_core.experiment.run_policies import of_run
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.known import end_tokens
-from agentfly_core.models.policy_page import policy_page
+from agentfly_core.models.policy_page import PolicyPage
 from agentfly_core.runs.run import known_run, recorded_settings
 from agentfly_core.store.manifest import MANIFEST
 from agentfly_core.store.store import Store
@@ -55,8 +55,18 @@ def export(store: Store, reference: str, folder: Path) -> None:
             shutil.copytree(memory_folder(store, memory), part / MEMORY)
         shape = shape_of(store, named.policy)
         rank = shape.rank if shape else None
-        page = policy_page(str(where), named.policy, settings, rank, bool(jinja), stop)
-        (part / "README.md").write_text(page, encoding="utf-8")
+        tools = [*dict.fromkeys(tool.use for task in settings.each.values() for tool in task.tools)]
+        PolicyPage(
+            reference=str(where),
+            policy=named.policy,
+            agent=settings.agent,
+            template=settings.template,
+            tools=tools,
+            dtype=settings.dtype,
+            rank=rank,
+            templated=bool(jinja),
+            stop=stop,
+        ).write(part / "README.md")
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
