@@ -1,10 +1,14 @@
 """Check that a model can be used with its own chat template."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from agentfly_core.inference.templates.model import ModelTemplate
 from agentfly_core.inference.templates.probes import table
-from agentfly_core.models.type_names import PreTrainedTokenizerBase
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def check_template(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> dict[str, str]:
