@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import pkgutil
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -15,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from agentfly_core.config.mismatch import place, with_value
 from agentfly_core.system.formats.json_value import JSON
-from agentfly_core.system.formats.text import did_you_mean, fault, sentence
+from agentfly_core.system.formats.text import did_you_mean, fault, nearest, sentence
 from agentfly_core.system.formats.tracebacks import own_line
 from agentfly_core.system.module_search import OURS, importable_here
 
@@ -52,12 +54,7 @@ def load(path: str) -> Any:
         line = own_line(error)
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
-            message += (
-                " Run the command in the folder of your project; the current folder is "
-                f"{Path.cwd()}."
-            )
-            if (top := str(error.name).partition(".")[0]) in OURS:
-                message += f" AgentFly itself has a package {top!r}: rename your folder {top!r}."
+            message += _where_to_look(str(error.name))
         raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
@@ -66,6 +63,18 @@ def load(path: str) -> Any:
     if not callable(target := getattr(imported, name)):
         raise ValueError(f"{path} is a {type(target).__name__}, expected a function or a class.")
     return target
+
+
+def _where_to_look(missing: str) -> str:
+    """Return a hint for a missing module: a similar name, or the folder of the command."""
+    package, _, name = missing.rpartition(".")
+    folders = getattr(sys.modules.get(package), "__path__", ())
+    if hint := nearest(name, [module.name for module in pkgutil.iter_modules(folders)]):
+        return hint
+    hint = f" Run the command in the folder of your project; the current folder is {Path.cwd()}."
+    if (top := missing.partition(".")[0]) in OURS:
+        hint += f" AgentFly itself has a package {top!r}: rename your folder {top!r}."
+    return hint
 
 
 def algorithm_path(short: str) -> str:

@@ -176,7 +176,9 @@ def run_named(store: Store, reference: str) -> str:
 def view(runs: list[ListedRun], store: Store) -> RenderableType:
     """Return two lines for each run: its state, and the command that continues or shows the run."""
     if not runs:
-        return Text(f"{store.uri} has no runs yet. Start one: agentfly train quickstart")
+        here = loading.names()
+        first = "quickstart" if "quickstart" in here or not here else here[0]
+        return Text(f"{store.uri} has no runs yet. Start one: agentfly train {first}")
     width, differing, shown = max(len(run.name) for run in runs), differences(runs), []
     for run in runs:
         name = (f"{run.name:<{width}}  ", "bold")

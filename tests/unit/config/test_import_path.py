@@ -12,6 +12,7 @@ from agentfly_core.config.import_path import (
     algorithm_path,
     check_settings,
     construct,
+    load,
     with_defaults,
 )
 
@@ -99,3 +100,8 @@ def test_settings_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         check_settings(maker, settings, ["tokenizer"] if maker is spelled else [])
+
+
+def test_a_misspelt_module_is_suggested_from_its_package() -> None:
+    with pytest.raises(ValueError, match=r"Did you mean 'exact'\?$"):
+        load("agentfly_core.rewards.exakt:exact")

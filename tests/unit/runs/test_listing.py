@@ -187,3 +187,7 @@ def test_a_damaged_record_hides_no_other_run_and_has_a_remedy(project: Store) ->
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue().splitlines()
     assert [line.split()[0] for line in shown] == ["tiny-1", str(path), "tiny-2", "agentfly"]
+
+
+def test_without_runs_an_experiment_of_the_project_is_named(project: Store) -> None:
+    assert str(view([], project)).endswith("agentfly train tiny")
