@@ -236,7 +236,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _tasks_fit(self) -> Self:
-        for key in self.further_datasets if self.tasks else ():
+        if self.tasks and (key := next(iter(self.further_datasets), None)):
             raise ValueError(
                 f"{key}: an experiment with `tasks` cannot have further datasets; remove {key}"
             )
@@ -314,14 +314,10 @@ class Settings(Section):
 
     @property
     def further_datasets(self) -> dict[str, HeldOutDataset]:
-        """The datasets that are used only for evaluation, by their keys:
-        `{"promotion.datasets.hard": ...}`.
-        """
+        """The datasets used only for evaluation, by key: `{"promotion.datasets.hard": ...}`."""
         promotion, evaluate = self.promotion.datasets, self.evaluate.datasets
-        return {
-            **{f"promotion.datasets.{name}": dataset for name, dataset in promotion.items()},
-            **{f"evaluate.datasets.{name}": dataset for name, dataset in evaluate.items()},
-        }
+        datasets = {f"promotion.datasets.{name}": one for name, one in promotion.items()}
+        return datasets | {f"evaluate.datasets.{name}": one for name, one in evaluate.items()}
 
     @property
     def own_steps(self) -> range:
@@ -339,9 +335,7 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The key in `rewards` of the reward that decides success. It is GOAL in an experiment with
-        `tasks`, and empty in an experiment without rewards.
-        """
+        """The key of the reward that decides success: GOAL with `tasks`, "" without rewards."""
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:

@@ -112,8 +112,8 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
 
     A tree has at most `limit` tokens, or a single row. A row joins a tree if at least half of its
     tokens are already in the tree, as a common prefix. In addition, the tree with the row must be
-    small (at most `SMALL` tokens), or its attention must cost at most as much as that of the old
-    tree and of the row together.
+    small (at most `SMALL` tokens), or its attention must not cost more than separate attention in
+    the old tree and in the row.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []

@@ -18,9 +18,9 @@ FORM = JsonReply({"say": str})
 
 
 def member(name: str, digits: str, faults: Faults, model: AgentModel) -> ModelAgent:
-    """Make a member of the team, who may know one of `digits`.
+    """Make a member of the team. Each member except the chair knows one of `digits`.
 
-    North knows the first digit, so `member("north", "4731", ...)` knows 4. The chair knows none.
+    North knows the first digit, so `member("north", "4731", ...)` knows 4.
     """
     own = dict(zip(WITNESSES, digits, strict=True)).get(name)
     task = f"Your digit is {own}. Say all digits of your pair" if own else "Say all digits"
