@@ -46,7 +46,7 @@ def isolates() -> bool:
     if isinstance(sandbox.backend, Bubblewrap):
         raise Unavailable(
             "An agent's program needs the sandbox backend forkserver, but the backend is bubblewrap"
-            + "".join(f" ({why})" for why in sandbox.refused.values())
+            + "".join(f" ({name}: {why})" for name, why in sandbox.refused.items())
         )
     return not isinstance(sandbox.backend, Unsafe)
 

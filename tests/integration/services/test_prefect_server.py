@@ -93,7 +93,7 @@ def test_work_continues_when_the_chosen_api_is_silent(tmp_path, monkeypatch, cap
         url = os.environ["PREFECT_API_URL"]
         assert url != nowhere
         assert httpx.post(f"{url}/deployments/filter", json={}).status_code == 401
-    assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text
+    assert f"{nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text
 
 
 def deployed(change):

@@ -45,7 +45,7 @@ def test_bubblewrap_is_refused(monkeypatch):
 
     monkeypatch.setattr("agentfly_core.sandbox.confined.Bubblewrap", type)
     monkeypatch.setattr("agentfly_core.sandbox.confined.chosen", Other)
-    with pytest.raises(Unavailable, match=r"forkserver \(clone"):
+    with pytest.raises(Unavailable, match=r"forkserver: clone"):
         isolates()
 
 
