@@ -13,16 +13,17 @@ _BLOCK = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)(?=^```|\Z)", re.DOTALL | re
 
 
 async def code_block(episode: Episode) -> Ending:
-    """Run the Python block in each reply until a reply contains no block. The first replies look
-    like this:
+    """Run the Python block in each reply until a reply contains no block.
+
+    A reply with a block looks like this:
 
         I add them up.
         ```python
         print(sum(i**2 for i in range(12, 15)))
         ```
 
-    After the program's output, the last reply is for example `509`. The answer is the last line of
-    a reply without a Python block, unless the token limit cut this reply.
+    The model reads the output of the program. A last reply without a block is for example `509`.
+    The last line of this reply is the answer. If a token limit cut the reply, there is no answer.
 
     The experiment needs:
 

@@ -16,11 +16,12 @@ ASK = (
 
 
 class Folding:
-    """A tool loop that summarizes its context when the context becomes long. So an episode may need
-    more tokens than `agent.max_model_len`. In this example, the second context begins after the
-    summary:
+    """A tool loop that summarizes its context when the context becomes long.
 
-        What do pages 1 to 6 add up to?   -> read_page(1), ..., read_page(3), 64 of them so far
+    All contexts of an episode together can have more tokens than `agent.max_model_len`. In this
+    example, the second context begins in the third line:
+
+        What do pages 1 to 6 add up to?   -> read_page(1), ..., read_page(3)
         Sum up what you have found out.   -> Pages 1 to 3 add up to 64.
         What do pages 1 to 6 add up to?
         Pages 1 to 3 add up to 64.        -> read_page(4), ...
@@ -50,6 +51,9 @@ class Folding:
                 read = (*before, Message("user", f"{question.content}\n{summary}"))
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """Ask the model for a summary of this context. The next context begins with it."""
+        """Ask the model for a summary of `context`, and return the summary without thoughts.
+
+        `read` has the messages that the model has not read yet, such as tool answers.
+        """
         summed_up = await context.reply(*read, Message("user", self.ask))
         return without_thoughts(summed_up.content).strip()

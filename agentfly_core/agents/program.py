@@ -36,16 +36,18 @@ class ProgramError(RuntimeError):
 class ProgramAgent:
     """Plays an episode with a program, for example `command: [python, my_agent.py]`.
 
-    The program reads one line of JSON with `id`, `prompt` and the facts that `facts` lists. It
-    sends requests to OPENAI_BASE_URL, and the policy replies. The last line of the program's output
-    is the answer, either text or a JSON object such as `{"answer": "99", "counts": {"retry": 2}}`.
-    The counts become metrics of the rollout.
+    The program reads one line of JSON with the problem's `id` and `prompt`. It sends requests to
+    OPENAI_BASE_URL, and the policy replies. The last line of the program's output is the answer,
+    either text or a JSON object such as `{"answer": "99", "counts": {"retry": 2}}`. The counts
+    become metrics of the rollout.
 
-    - `speakers` maps names of speakers to patterns that select their requests. All other requests
-      belong to the speaker `program`.
-    - `train` lists the trained speakers, by default all speakers except the roles in
+    - `speakers` divides the requests among several speakers. `{"critic": {"model": "critic-*"}}`
+      assigns requests for these models to the speaker `critic`. All other requests belong to the
+      speaker `program`.
+    - `train` lists the trained speakers. The default is all speakers that are not in
       `agent.frozen`.
-    - `files` are the files of the program. If they are edited, the experiment gets a new identity.
+    - `facts` lists names of problem facts that are added to the line of JSON.
+    - `files` are the files of the program. If they are edited, the next command starts a new run.
     - `environment` lists the names of environment variables that the program inherits.
     - `preload` lists modules, for example `[openai]`. Each program is then forked from an
       interpreter that has imported these modules. They must not start threads, and `command` must
@@ -148,7 +150,7 @@ def _seconds(episode: Episode) -> float:
 
 
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
-    """Return EpisodeOver if a limit has refused the program a reply, otherwise `error`."""
+    """Return EpisodeOver if a limit cut or refused one of the program's replies, else `error`."""
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error
 

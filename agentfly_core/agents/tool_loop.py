@@ -12,9 +12,9 @@ async def tool_loop(episode: Episode) -> Ending:
 
 
 async def last_reply(speaker: Speaker, *read: Message | Observation) -> Message:
-    """Execute the tool calls of a speaker's replies, until a reply contains no call. Return it.
+    """Execute the tool calls in a speaker's replies. Return the first reply without a call.
 
-    `read` has the messages before the first reply.
+    `read` has the messages that the speaker reads before its first reply.
     """
     reply = await speaker.reply(*read)
     while reply.calls:
