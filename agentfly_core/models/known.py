@@ -36,7 +36,11 @@ end tokens.
 
 
 def require(model: ModelReference) -> None:
-    """Raise ValueError if a reference to a model is wrong. Models of the hub are not downloaded."""
+    """Raise ValueError if a package or folder of a model is missing, or if a folder is incomplete.
+
+    Models of the Hugging Face hub are not downloaded. A hub id without a revision is refused if it
+    looks like a mistyped folder.
+    """
     match model:
         case PackagedModel(name):
             require_package(name)
@@ -86,10 +90,11 @@ def _require_files(folder: Path) -> None:
 
 
 def _neighbours(reference: str) -> list[str]:
-    """Return existing folders next to a folder that may be mistyped.
+    """Return folders that the author of a mistyped reference may have meant.
 
-    If the reference contains a slash, all folders in its parent are returned. Otherwise only
-    folders with a model are returned, and only if the name of at least one of them is similar.
+    For a reference with a slash, such as "models/qwen", these are all folders in `models`. For a
+    reference without a slash, these are all folders with a config.json in the current folder. This
+    second list is empty if no folder has a similar name.
     """
     parent = Path(reference).parent
     if not parent.is_dir():
@@ -102,7 +107,10 @@ def _neighbours(reference: str) -> list[str]:
 
 
 def require_package(name: str) -> None:
-    """Raise ValueError if a package with a model is unknown or not installed."""
+    """Raise ValueError if a Python package is not installed, or not in PACKAGES.
+
+    PACKAGES lists the supported packages that contain a model.
+    """
     if name not in PACKAGES:
         raise ValueError(
             f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"

@@ -14,9 +14,9 @@ from agentfly_core.system.formats.text import did_you_mean
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
     """Load the model of a policy from the folder `folder`.
 
-    With `base`, the folder contains an adapter: the model in the folder `base` is loaded, and the
-    adapter is added. Then only the weights of the adapter are trainable. Raises FileNotFoundError
-    if config.json is missing, and ValueError if weights are missing or do not belong to the model.
+    If the policy is an adapter, `base` is the folder of its base model. The adapter is added to the
+    base model, and only the weights of the adapter are trainable. Raises FileNotFoundError if
+    config.json is missing. Raises ValueError if weights are missing or do not belong to the model.
     """
     whole = base or folder
     if not (whole / "config.json").is_file():

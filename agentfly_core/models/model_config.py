@@ -131,8 +131,9 @@ def require_loadable(config: PreTrainedConfig, where: str) -> None:
 
 
 def require_trainable(config: PreTrainedConfig, shares_prefixes: bool) -> None:
-    """Raise ValueError if the learner cannot train a model, because it would compute other
-    probabilities than the sampler.
+    """Raise ValueError if the learner and the sampler would compute different probabilities.
+
+    `shares_prefixes` is the setting update.share_prefixes.
     """
     if reasons := untrainable(config, shares_prefixes):
         raise ValueError(f"A {config.model_type} model cannot be trained: {' '.join(reasons)}")
@@ -189,7 +190,8 @@ def require_vocabulary(
 def untrainable(config: PreTrainedConfig, shares_prefixes: bool) -> list[str]:
     """Return sentences with the reasons why the learner cannot train a model.
 
-    The result is empty if it can. `shares_prefixes` is the setting update.share_prefixes.
+    For a trainable model, the list is empty. `shares_prefixes` is the setting
+    update.share_prefixes.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
@@ -223,7 +225,7 @@ def caps_attention(config: PreTrainedConfig) -> bool:
 
 
 def positions(config: PreTrainedConfig) -> int | None:
-    """Return the number of positions of a model, or None if it is not limited."""
+    """Return the number of positions of a model, or None for a model without a limit."""
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if not isinstance(limit, int) or limit <= 0:
         return None
@@ -284,10 +286,10 @@ def _experts(text: PreTrainedConfig) -> str:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """Return the kinds of attention of a model with which prefixes cannot be shared.
+    """Name the attention of a model that prevents prefix sharing, such as "linear_attention".
 
-    Prefix sharing needs an attention mask that they do not support. The result is empty if prefixes
-    can be shared.
+    Prefix sharing needs attention with an arbitrary mask. The result is "" if the whole model
+    supports this.
     """
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - MASKED - DENSE - SPARSE:

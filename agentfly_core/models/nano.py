@@ -48,9 +48,9 @@ def shipped(recipe: str) -> PreTrainedTokenizerFast:
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
     """Learn a byte-level BPE tokenizer of at most VOCABULARY tokens from conversations.
 
-    Digits, texts that match the patterns `atoms`, and most words are never merged with the text
-    around them, because models copy such tokens easily. Only common text, such as the markup of
-    calls, becomes longer tokens.
+    Digits, matches of the patterns `atoms` and most words are never in one token with other text,
+    because models copy such separate tokens easily. Only words that occur in nearly all
+    conversations, such as the markup of calls, are merged with the text around them.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
@@ -67,7 +67,7 @@ def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrain
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer with a token for each byte and for each special token.
 
-    Decoding restores any text.
+    It can encode every text without loss.
     """
     return _learned([], r"\d", _ALPHABET + len(SPECIAL))
 

@@ -51,10 +51,10 @@ SHOWN = 3
 def materialise(reference: str, folder: Path, dtype: str) -> None:
     """Write config.json, the weights and the tokenizer of a model to a folder.
 
-    `reference` is `nano:<recipe>` (which always gives the same bytes), `package:<name>`, a local
-    folder, or an id of the Hugging Face hub with an optional `@revision`. `dtype` is "float32" or
-    "bfloat16". Raises ValueError if the model is missing, damaged or an adapter, or if its weights
-    do not fit its config.json or are not finite.
+    `reference` is `nano:<recipe>`, `package:<name>`, a local folder, or an id of the Hugging Face
+    hub with an optional `@revision`. `nano:<recipe>` always gives the same bytes. `dtype` is
+    "float32" or "bfloat16". Raises ValueError if the model is missing, damaged or an adapter.
+    Raises WrongFiles if the weights do not fit config.json or are not finite.
     """
     named, words = model_config.with_weights(reference), model_config.tokenizer(reference)
     if isinstance(named, NanoModel):
@@ -221,11 +221,11 @@ def _require_generation_config(folder: Path) -> None:
 
 
 def _repair_config(model: PreTrainedModel) -> None:
-    """Correct two settings of a model with which it could not be saved or served.
+    """Correct `do_sample` and `tie_word_embeddings` in the configs of a model.
 
-    If the sampling settings need `do_sample`, it is set to True. Otherwise transformers would
-    refuse to save the model. If the output layer has its own weights, `tie_word_embeddings` is set
-    to False. Otherwise vLLM would use the weights of the embedding instead.
+    `do_sample` is set to True if the sampling settings are invalid without it, because transformers
+    would refuse to save the model. `tie_word_embeddings` is set to False if the output layer has
+    its own weights, because vLLM would use the weights of the embedding instead.
     """
     settings = model.generation_config
     assert settings is not None, "every causal language model has one"
@@ -254,8 +254,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _named(problem: object) -> str:
-    """Format an entry of the loading report. An entry is the name of a weight, or a name with two
-    shapes.
+    """Format an entry of the loading report, such as "lm_head.weight".
+
+    The entry of a weight with a wrong shape also has the two shapes, which are appended.
     """
     if not isinstance(problem, tuple):
         return str(problem)

@@ -24,7 +24,7 @@ at least 0.057 with 2 % noise in all weights (SmolLM2-135M on CPU, `benchmarks.w
 class WrongWeights(RuntimeError):
     """The log-probabilities of a sampler differ from the probe that was stored with the policy.
 
-    `distance` is the median distance.
+    `distance` is the median of the absolute differences.
     """
 
     def __init__(self, message: str, distance: float) -> None:
@@ -88,8 +88,8 @@ class Probe:
     def of(cls, policy: Path, base: Path | None = None) -> Probe:
         """Read the probe in the folder of a policy.
 
-        If the policy is an adapter, `base` is the folder of its base model, and the dtype is read
-        from there.
+        If the policy is an adapter, `base` is the folder of its base model. The dtype of an adapter
+        is read from the config.json of the base model.
         """
         content = (policy / "probe.json").read_bytes()
         stored, digest = json.loads(content), hashlib.sha256(content).hexdigest()[:16]
@@ -100,8 +100,8 @@ class Probe:
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
         """Raise WrongWeights if `logprobs` of a sampler differ too much from the probe.
 
-        `dtype` is the dtype of the sampler. The allowed distance is the larger one of the values in
-        TOLERANCE for the dtypes of the sampler and of the policy.
+        `dtype` is the dtype of the sampler. TOLERANCE has the largest allowed median difference for
+        each dtype. If sampler and policy have different dtypes, the larger value is allowed.
         """
         distance = median(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
