@@ -19,8 +19,8 @@ def arithmetic(
 ) -> dict[str, list[Problem]]:
     """Make problems for each split: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
 
-    41+58 and 58*41 have the same pair of operands, so they are in the same split. Raises ValueError
-    if an operator is unknown, or if more problems are wanted than exist.
+    Problems with the same two numbers, such as 41+58 and 58*41, are in the same split. Raises
+    ValueError if an operator is unknown, or if there are not enough different problems.
     """
     if unknown := set(operators) - set(OPERATIONS):
         raise ValueError(

@@ -28,7 +28,7 @@ class ChatRow:
     - `source`, `number`: the name of the file and the number of the row
     - `tools`: the tools that the row lists, or None for the experiment's tools
     - `closing`: the tools' results after the last reply
-    - `ours`: only if `agentfly export` wrote the row, the stored trajectory (see `Trace`)
+    - `ours`: the stored trajectory (see `Trace`) if `agentfly export` wrote the row, otherwise None
     """
 
     source: str
@@ -42,7 +42,8 @@ class ChatRow:
     def of(cls, source: str, number: int, row: DataRow) -> ChatRow:
         """Read the chat or the trace in a row.
 
-        Raises ValueError if the row has neither, or if it cannot be trained.
+        Raises ValueError if the row lacks a valid chat or trace, or if none of the replies is
+        trained.
         """
         if (trace := trace_of(row)) is None:
             chat = demonstration_of(row)

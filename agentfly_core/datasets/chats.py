@@ -35,7 +35,7 @@ MAX_BYTES = 2**31
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A reply in a file. `messages` has the conversation before the reply, and then the reply.
+    """A reply in a file. `messages` has the conversation, and ends with the reply.
 
     `trained` is whether the reply is trained. `call` has the tokens that a model read and sampled,
     or is None for a file without token ids.
@@ -55,8 +55,8 @@ class RecordedReply:
     def continues(self, other: RecordedReply) -> bool:
         """Whether this reply is a later reply in the same conversation as `other`.
 
-        Then the messages before this reply begin with the messages of `other`. If both replies have
-        token ids, the token ids are compared, too.
+        This is the case if the messages before this reply begin with the messages of `other`. If
+        both replies have token ids, the token ids are compared, too.
         """
         size = len(other.messages)
         if size >= len(self.messages) or other.messages != self.messages[:size]:
@@ -110,7 +110,8 @@ class RecordedChat:
     def followed_by(self, completion: RecordedChat) -> RecordedChat:
         """Return the chat with the messages of `completion` appended.
 
-        Only the appended messages are trained. Raises ValueError as `checked` does.
+        Only the appended messages are trained. Raises ValueError if the order of the messages is
+        invalid.
         """
         untrained = (False,) * len(self.messages)
         return RecordedChat(
@@ -118,10 +119,9 @@ class RecordedChat:
         ).checked()
 
     def checked(self) -> RecordedChat:
-        """Check that the order of the messages is possible, and return this chat.
+        """Check that the order of the messages is valid, and return this chat.
 
-        Raises ValueError if it is not, for example if an assistant message follows another
-        assistant message.
+        Raises ValueError for an invalid order, such as two assistant messages in a row.
         """
         before: Message | Observation | None = None
         for number, item in enumerate(self.messages, 1):
@@ -165,8 +165,9 @@ def _role(value: Any) -> Any:
 def _text(value: Any) -> Any:
     """Return the content of a message as text.
 
-    The content may be null, a text, or a list of text parts. Each part becomes a line. Any other
-    value is returned unchanged, and pydantic refuses it.
+    The content may be null, a text, or a list of text parts. Each part becomes a line. Raises
+    ValueError for parts of another type, such as pictures. For other invalid values,
+    pydantic raises the error, so this function returns them unchanged.
     """
     if not isinstance(value, list):
         return "" if value is None else value
@@ -191,7 +192,7 @@ class _Call(BaseModel):
 
 
 class _Written(BaseModel):
-    """A message in the form in which a file contains it."""
+    """A message of a data file, before its conversion to a `Message` or an `Observation`."""
 
     role: Annotated[
         Literal["system", "user", "assistant", "tool", "function_call"], BeforeValidator(_role)
@@ -261,10 +262,10 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
 
 
 def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]:
-    """Remove the call that `answer` answers from `waiting`.
+    """Remove a call from `waiting`, because the message `answer` contains its result.
 
-    Returns the key of the call in `waiting`, and the name of the called tool. Raises ValueError if
-    the call is missing.
+    `waiting` has the calls without a result. Returns the key of the removed call, and the name of
+    its tool. Raises ValueError if `waiting` lacks the call.
     """
     key = next(iter(waiting), "") if answer.tool_call_id is None else answer.tool_call_id
     if key not in waiting:
@@ -306,9 +307,9 @@ def _order_fault(before: Message | Observation | None, item: Message | Observati
 
 
 def _fault(error: ValidationError) -> str:
-    """Return a text about the first error that pydantic found.
+    """Describe the first error that pydantic found.
 
-    It has the position of the message, the wrong value and the expected value.
+    The description has the position of the message, the wrong value and the expected value.
     """
     first = error.errors()[0]
     value, steps = shown(first["input"]), first["loc"]

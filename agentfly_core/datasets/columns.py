@@ -39,8 +39,8 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
 def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
     """Return the name of the first field in PROMPTS that a row has, and the chat in this field.
 
-    Raises ValueError if none of these fields is present, or if another field with a chat ends with
-    a different question.
+    Raises ValueError if the row has none of the fields in PROMPTS. Also raises ValueError if the
+    row has two of these fields, and their chats end with different questions.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")
@@ -56,11 +56,12 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
 
 
 def demonstration_of(row: DataRow) -> RecordedChat:
-    """Return the chat in a row that a warm start imitates.
+    """Return the chat in a row that a warm start (supervised fine-tuning) imitates.
 
-    The chat is in a field that CHATS names. Otherwise the row has a prompt, and a completion in a
-    field that COMPLETIONS names. Raises ValueError unless exactly one of these fields is present,
-    or if the chat does not contain a reply to train.
+    The whole chat is in one of the fields in CHATS. Alternatively, the row has a prompt, and a
+    completion in one of the fields in COMPLETIONS. Raises ValueError if the row has none or several
+    of the fields in CHATS and COMPLETIONS. Also raises ValueError if the chat does not contain a
+    reply to train.
     """
     choices = (*CHATS, *COMPLETIONS)
     if not (fields := _given(row, choices)):

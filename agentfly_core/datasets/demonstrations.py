@@ -25,8 +25,8 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
     """Return a scripted policy that calls the calculator and answers with the result.
 
     It can play problems of `datasets.arithmetic`, and problems with an entry `expression` in
-    `Problem.facts`. A share `spoilt` of the episodes contains a mistake: a guess, a wrong digit in
-    the expression, a wrong operation, or a wrong digit in the answer.
+    `Problem.facts`. `spoilt` is the share of episodes with a mistake: a guess, a wrong digit in the
+    expression, a wrong operation, or a wrong digit in the answer.
     """
     reply = partial(use_tool, calculation, partial(calling, "calculator", "expression"), answering)
     return replying(seed, spoilt, reply, SUM_MISTAKES)
@@ -47,7 +47,7 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
     """Return a scripted policy that runs a program with the tool `python`, and answers with its
     output.
 
-    It plays problems of `datasets.powers`. A share `spoilt` of the episodes contains a mistake: a
+    It can play problems of `datasets.powers`. `spoilt` is the share of episodes with a mistake: a
     guess, a wrong bound, a wrong exponent, or a wrong digit in the answer.
     """
     reply = partial(use_tool, programming, partial(calling, "python", "code"), answering)
@@ -71,7 +71,8 @@ def use_tool(
     """Return the reply of a scripted policy with one tool.
 
     The reply calls the tool in the first turn, and gives the answer in the second turn. `work`
-    solves the problem, `ask` writes a call, and `say` writes the answer.
+    solves the problem, `ask` writes a call, and `say` writes the answer. `mistake` is the name of a
+    deliberate mistake in the solution, or empty.
     """
     argument, answer = work(draw, conversation.problem, mistake)
     return ask(argument) if argument and conversation.turn == 0 else say(answer)

@@ -62,8 +62,9 @@ def first_fields(path: Path) -> set[str]:
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
     """Yield the numbers and values of the rows of a CSV file. Cells are texts, or None if empty.
 
-    If pandas wrote an index without a name as the first column, the column is named `Unnamed: 0`,
-    as pandas names it. Raises ValueError if the file is not valid CSV or its header is wrong.
+    If pandas wrote the file, the first column may lack a name, because it is the index. The column
+    is then named `Unnamed: 0`, as in pandas. Raises ValueError if the file is not valid CSV or its
+    header is wrong.
     """
     # the default limit is 131,072 characters per cell
     csv.field_size_limit(max(len(text), csv.field_size_limit()))

@@ -41,10 +41,12 @@ def files(
     - All other fields become facts (entries of `Problem.facts`), except an index that pandas wrote.
     - The fields in `needs` must not be missing or null.
 
-    The first split that uses a file also has a BadRow for each unusable row of the file, and a
-    Repeated for each row that repeats the question and the facts of another row. If the files of
-    several splits contain the same row, the row is used only in the test split, or else only in the
-    validation split. Rows are numbered from 1. In CSV, the header is row 1.
+    The result also has a BadRow for each unusable row, and a Repeated for each row with the
+    question and the facts of another row. Both are in the first split that uses the file.
+
+    A row is used in only one split, even if several splits have the row in their files. Problems
+    are drawn first for the test split, then for the validation split, and last for the training
+    split. Rows are numbered from 1. In CSV, the header is row 1.
 
     Raises ValueError if a file cannot be read, if there are too few problems, or if two different
     rows have the same id.
@@ -103,7 +105,8 @@ class _Source:
     def require(self, wanted: Mapping[str, int], built: Mapping[str, Rows]) -> None:
         """Raise ValueError if the file has too few problems for the splits in `wanted`.
 
-        Problems that are missing because of bad rows are reported elsewhere.
+        `wanted` has the size of each split, and `built` the problems that were drawn. If unusable
+        rows are the only cause, no error is raised, because they are reported as BadRow objects.
         """
         repeated = sum(isinstance(row, Repeated) for row in self.bad)
         missing = sum(size - len(built[split]) for split, size in wanted.items())
@@ -141,8 +144,9 @@ def require_fields(
 ) -> None:
     """Check the names of the fields in the first rows of the files before a run starts.
 
-    Raises ValueError if a file is missing, or if none of the rows has a question, a field in
-    `needs`, or a column that `columns` renames.
+    Raises ValueError if a file is missing. Also raises ValueError if all first rows of a file lack
+    a required field. The required fields are the question, the fields in `needs`, and the columns
+    that `columns` renames.
     """
     for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
         fields = first_fields(Path(source))
@@ -166,8 +170,8 @@ def read(
 ) -> Iterator[tuple[int, Problem | BadRow]]:
     """Yield the number and the problem of each row of a file.
 
-    Instead of a problem, an unusable row has a BadRow, and a row that repeats another row has a
-    Repeated.
+    For an unusable row, yield its number and a BadRow. For a row that repeats another row, yield
+    its number and a Repeated.
     """
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):

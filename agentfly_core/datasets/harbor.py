@@ -48,7 +48,10 @@ _HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
 
 
 class RefusedTask(Exception):
-    """A task cannot be played in the sandbox. `path` and `line` are the place of the reason."""
+    """Error for a task that cannot be played in the sandbox.
+
+    `path` and `line` are the file and the line with the reason.
+    """
 
     def __init__(self, path: Path, why: str, line: int = 1) -> None:
         super().__init__(why)
@@ -68,10 +71,12 @@ def harbor(
         })
 
     Such problems need the reward `rewards.folder:hidden_check`. The sandbox does not start
-    containers. A task therefore becomes a BadRow with a file and a line in two cases:
+    containers. A task that cannot be played without a container becomes a BadRow, which has a file
+    and a line. There are two common reasons:
 
-    - The Dockerfile does more than copy texts into /app of an image with only a shell and Python.
-    - The check (the tests of the task) calls a program that needs a network, a package or git.
+    - The Dockerfile uses an image with more than a shell and Python, or has instructions other than
+      copies of texts into /app.
+    - The check (the tests of the task) needs a network, a package or git.
     """
     if not folder.is_dir():
         raise ValueError(
@@ -162,8 +167,8 @@ def _check(folder: Path, script: Path, seconds: float) -> JSON:
 def _require_alone(program: Path, modules: Set[str]) -> None:
     """Raise RefusedTask if a program of a check needs more than the sandbox has.
 
-    The program must not import modules that are not in `modules`, and must not call programs such
-    as curl, which need a network or a package.
+    This is the case if the program imports a module that `modules` lacks. It is also the case if
+    the program calls a command that needs a network or a package, such as curl.
     """
     for number, name in _imports(program) if program.suffix == ".py" else ():
         if name not in modules:
@@ -200,7 +205,8 @@ def _seconds(settings: Path, limit: object) -> float:
 
 
 def _copied(context: Path) -> dict[str, str]:
-    """Return the texts of the files that a Dockerfile copies into /app, by name.
+    """Return the files that a Dockerfile copies into /app, as a mapping of their names to their
+    texts.
 
     Raises RefusedTask if an instruction needs a container, or if the files are too large.
     """
@@ -217,9 +223,10 @@ def _copied(context: Path) -> dict[str, str]:
 
 
 def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
-    """Return the texts of the files that an instruction of a Dockerfile copies, by name.
+    """Return the files that an instruction of a Dockerfile copies.
 
-    Raises ValueError if the instruction needs a container.
+    The result maps the names of the files to their texts. Raises ValueError if the instruction
+    needs a container.
     """
     match instruction[0].upper(), instruction[1:]:
         case "FROM", [image] if _BARE.fullmatch(image):
@@ -252,7 +259,7 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
 
 
 def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number of the first line and the text of each instruction in a Dockerfile."""
+    """Yield each instruction of a Dockerfile: the number of its first line, and its text."""
     begun, parts = 0, list[str]()
     for number, line in enumerate(_text(dockerfile).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -18,7 +18,7 @@ or empty. In each turn of an episode, the random generator starts from the same 
 def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[str]) -> Demonstrator:
     """Return a scripted policy that replies with the function `reply`.
 
-    A share `spoilt` of the episodes contains one of the mistakes in `mistakes`.
+    `spoilt` is the share of episodes that contain one of the mistakes in `mistakes`.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -34,7 +34,7 @@ def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[st
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
     """Return the name of the deliberate mistake in this episode, or an empty text.
 
-    A share `spoilt` of the episodes contains one of the mistakes in `kinds`.
+    `spoilt` is the share of episodes that contain one of the mistakes in `kinds`.
     """
     draw = random.Random(hashing.seed(seed, "mistake", conversation.problem.id, conversation.chain))
     return draw.choice(kinds) if draw.random() < spoilt else ""
@@ -44,7 +44,7 @@ def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
     """Return a wrong answer that has the same form as the answer `right`.
 
     If `right` is a number, the wrong answer is a number with the same number of digits. Otherwise
-    it is one of `like`.
+    it is another entry of `like`.
     """
     if not right.isdigit():
         return draw.choice([other for other in like if other != right])

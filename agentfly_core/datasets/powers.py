@@ -21,8 +21,8 @@ def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[
             {"answer": "509", "bounds": [2, 12, 15]},
         )
 
-    Each pair of bounds, here 12 and 15, is in only one split. Raises ValueError if more problems
-    are wanted than exist.
+    Each pair of bounds, here 12 and 15, is in only one split. Raises ValueError if there are not
+    enough different problems.
     """
     sizes = {"train": train, "validation": validation, "test": test}
 

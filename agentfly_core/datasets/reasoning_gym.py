@@ -34,10 +34,14 @@ def reasoning_gym(
             "entry": "{'question': ...}",
         })
 
-    Each prompt is in only one split. The fact `answer` is the right answer, or null if many answers
-    are right. Further facts are the texts and numbers in the metadata of the generated entry, and
-    the values that the reward `rewards.reasoning_gym` needs. Raises ValueError if the dataset is
-    unknown, if `config` is wrong, or if the dataset cannot generate enough problems.
+    Each prompt is in only one split. Each problem has the following facts:
+
+    - `answer`: the right answer, or null if many answers are right
+    - the texts and numbers in the metadata of the generated entry, here `expression`
+    - `dataset`, `config` and `entry`, which the reward `rewards.reasoning_gym` needs
+
+    Raises ValueError if the dataset is unknown, if `config` is wrong, or if the dataset cannot
+    generate enough problems.
     """
     draw = partial(created, dataset, config or {})
     sizes = {"train": train, "validation": validation, "test": test}

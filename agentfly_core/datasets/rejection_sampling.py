@@ -17,12 +17,11 @@ SampledTokens = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class RejectionSampling:
-    """Selects at most `best` different episodes of each problem with a reward of at least
-    `threshold`.
+    """Selects at most `best` different episodes of each problem as demonstrations.
 
-    Episodes with higher rewards are preferred. If rewards are equal, episodes of later steps are
-    preferred. In a selected episode, only trained speakers with a reward of at least `threshold`
-    are imitated.
+    In a selected episode, at least one trained speaker has a reward of at least `threshold`. Only
+    the speakers with such a reward are imitated. Episodes with higher rewards are preferred. If
+    rewards are equal, episodes of later steps are preferred.
     """
 
     threshold: float = 1.0
