@@ -12,11 +12,11 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class Sequences:
-    """A layout of the sampled tokens of a batch, [trajectories, longest], with one row for each
-    trajectory.
+    """A layout of the sampled tokens of a batch, with one row for each trajectory.
 
-    The tokens of a row are in the order of their turns (of time), not of their positions in the
-    batch.
+    The shape is [trajectories, longest], where `longest` is the largest number of sampled tokens of
+    a trajectory. The tokens of a row are in chronological order. In the batch, their order may
+    differ.
 
     - `sampled`: the mask of sampled tokens in the batch, [rows, T]
     - `line`, `column`: for each sampled token, its row and its column in the layout
@@ -127,11 +127,16 @@ def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
 def within_groups(
     groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor
 ) -> Tensor:
-    """Apply the function `how` to the values [n] of each group.
+    """Apply the function `how` to each group of indices, and return the results [n].
 
-    A group is a sequence of indices. If all entries of `values[0]` in a group are equal, the group
-    gets 0. With `centred`, the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5, -0.5,
-    0, 0. To compare trajectories, use `Outcomes.compare`, which counts each episode once.
+    Each tensor in `values` is [n]. For each group, `how` gets the entries of every tensor at the
+    indices of the group. If all entries of the first tensor in a group are equal, the group gets 0.
+
+    Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
+    -0.5, 0, 0.
+
+    To compare trajectories, use `Outcomes.compare`. In its means, each episode counts once, even if
+    the episode has several trajectories.
     """
     results = torch.zeros_like(values[0])
     for group in map(list, groups):

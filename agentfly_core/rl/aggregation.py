@@ -50,8 +50,8 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The summed losses of each trajectory's tokens, averaged over trajectories and divided by
-    `horizon` (Dr. GRPO, arXiv 2503.20783).
+    """The summed losses of each trajectory's tokens, averaged over trajectories and divided by the
+    constant `horizon` (Dr. GRPO, arXiv 2503.20783).
     """
 
     use: Literal["seq_sum_norm"] = "seq_sum_norm"

@@ -18,8 +18,8 @@ LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 class RolloutBatch:
     """Rows of tokens, padded on the right. Column t describes token t, not the next token.
 
-    In this example, two trajectories answered "99" and "98". The token limit cut the second before
-    its end-of-turn token, 2:
+    Example: two trajectories answered "99" and "98". The end-of-turn token is 2. The second
+    trajectory has no end-of-turn token, because its reply reached the token limit.
 
         tokens            [[1, 87, 4, 66, 66, 2], [1, 87, 4, 66, 65, 0]]       int64 [rows, T]
         lengths           [6, 5]                                               int64 [rows]
@@ -41,9 +41,9 @@ class RolloutBatch:
     - `returns`: the targets of the critic
     - `weight`: the share of the token in the loss of its optimizer step
 
-    For tokens that were not sampled, `temperature` is 1 and the last six fields are 0. `pack` sets
-    `old_logprobs` and `reference_logprobs` to the log-probabilities of the sampler, and
-    `old_values`, `returns`, `advantages` and `weight` to 0.
+    For tokens that were not sampled, `temperature` is 1, and the fields from `old_logprobs` to
+    `weight` are 0. In a new batch from `pack`, `old_logprobs` and `reference_logprobs` are copies
+    of `rollout_logprobs`. Its fields `old_values`, `returns`, `advantages` and `weight` are 0.
     """
 
     tokens: Tensor
@@ -80,9 +80,9 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
     """Convert trajectories to a batch.
 
     Each context (sequence of tokens) with at least one trained token becomes a row. Trajectories of
-    untrained speakers do not become rows. Turns are numbered as in `Trajectory.turns`. If a turn
-    lacks a recorded temperature, `temperature` is used. Raises ValueError if a row begins with a
-    sampled token, because nothing predicts this token.
+    frozen roles (the setting `agent.frozen`) do not become rows. Turns are numbered as in
+    `Trajectory.turns`. If a turn lacks a recorded temperature, `temperature` is used. Raises
+    ValueError if a row begins with a sampled token, because nothing predicts this token.
     """
     rows = [
         (i, spans)
@@ -121,8 +121,8 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
 def is_cut(trajectory: Trajectory) -> bool:
     """Whether a trajectory ended at a limit.
 
-    The limit is the limit of tokens of the last reply, of turns, of the context, or of the sampled
-    tokens of the episode.
+    This is true if the last reply was cut off, or if the episode ended at `max_turns`,
+    `max_model_len` or `max_sampled_tokens`.
     """
     return any(turn.cut for turn in trajectory.turns[-1:]) or trajectory.ending in LIMITS
 
@@ -174,8 +174,9 @@ def _columns(rows: Sequence[TurnSpans], temperature: float) -> tuple[Tensor, ...
 def predictors(sampled: Tensor) -> Tensor:
     """Return the mask [rows, T] of the outputs that predict a sampled token.
 
-    `sampled` is the mask of sampled tokens. `outputs[predictors(sampled)]` and `tokens[sampled]`
-    have the same order. Columns are shifted only in this function.
+    `sampled` is the mask of sampled tokens. An output predicts the token of the next column, so the
+    result is `sampled` shifted by one column to the left. `outputs[predictors(sampled)]` and
+    `tokens[sampled]` have the same order.
     """
     # the output at column t predicts the token at t + 1
     return torch.nn.functional.pad(sampled[:, 1:], (0, 1))
@@ -203,7 +204,7 @@ def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[T
     `lengths` has the number of tokens of each row. The result has, for each rank, the row indices
     of each micro-batch. All ranks get the same number of micro-batches, so the last micro-batch of
     a rank may be empty. Rows are distributed by length, the longest first. A micro-batch has at
-    most `token_budget` tokens including padding, or a single row.
+    most `token_budget` tokens, including padding. A row with more tokens gets its own micro-batch.
     """
     order = lengths.argsort(descending=True, stable=True)
     shares: list[list[Tensor]] = [[] for _ in range(ranks)]

@@ -97,8 +97,8 @@ def _backwards(
 ) -> Tensor:
     """Compute GAE over the positions in the mask `here`. All other positions get 0.
 
-    The recursion goes from the last position to the first. At the positions in the mask `apart`, it
-    starts again.
+    The recursion goes from the last position to the first. At a position in the mask `apart`, the
+    value and the advantage of the next position count as 0.
     """
     sums = torch.zeros_like(rewards)
     value = torch.zeros(len(rewards), dtype=rewards.dtype)

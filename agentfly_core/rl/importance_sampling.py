@@ -24,8 +24,9 @@ Bound = Annotated[float, Field(gt=0.0)]
 
 
 class TokenTIS(Section):
-    """Truncated importance sampling with a weight for each token: `min(w, cap)` (Yao, Liu et
-    al.).
+    """Truncated importance sampling with the weight `min(w, cap)` for each token (Yao, Liu et al.).
+
+    w is the token's probability with the learner, divided by its probability with the sampler.
     """
 
     use: Literal["token_tis"] = "token_tis"
@@ -37,8 +38,11 @@ class TokenTIS(Section):
 
 
 class SequenceTIS(Section):
-    """Truncated importance sampling with a weight for each row: `min(product of w, cap)` (Liu, Li
+    """Truncated importance sampling with the weight `min(w, cap)` for all tokens of a row (Liu, Li
     et al.).
+
+    w is the product of the ratios of the row's tokens. A token's ratio is its probability with the
+    learner, divided by its probability with the sampler.
     """
 
     use: Literal["sequence_tis"] = "sequence_tis"
@@ -63,8 +67,10 @@ class _Between(Section):
 
 
 class IcePop(_Between):
-    """The weight of a token is w, or 0 if w is below low or above high (Ring-1T, arXiv
+    """The weight of a token is w if `low <= w <= high`, and 0 otherwise (Ring-1T, arXiv
     2510.18855).
+
+    w is the token's probability with the learner, divided by its probability with the sampler.
     """
 
     use: Literal["icepop"] = "icepop"
@@ -77,8 +83,10 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """The weight of a row is 1, or 0 if the geometric mean of w is below low or above high (Liu, Li
-    et al.).
+    """The weight of a row is 1 if `low <= w <= high`, and 0 otherwise (Liu, Li et al.).
+
+    w is the geometric mean of the ratios of the row's sampled tokens. A token's ratio is its
+    probability with the learner, divided by its probability with the sampler.
     """
 
     use: Literal["sequence_mask"] = "sequence_mask"

@@ -38,8 +38,8 @@ class Advantages:
 class Outputs:
     """The outputs of the policy and of the critic for sampled tokens, each [rows, T].
 
-    The entropies are without a gradient. `values` has the estimate of the critic before each token,
-    or 0 without a critic.
+    The entropies have no gradient. `values` contains the critic's estimate before each token.
+    Without a critic, `values` is 0.
     """
 
     logprobs: Tensor
@@ -49,10 +49,10 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss: `Loss(tensor(0.031), {"train/clip_fraction": clipped})`.
+    """The loss of a micro-batch, with metrics of its tokens.
 
-    `total` is a weighted sum over tokens. Each metric has a value for each token, [rows, T], and
-    its mean over tokens is logged.
+    Example: `Loss(tensor(0.031), {"train/clip_fraction": clipped})`. `total` is a weighted sum over
+    tokens. Each metric has a value for each token, [rows, T]. The mean of these values is logged.
     """
 
     total: Tensor
@@ -118,7 +118,9 @@ class Needs:
 class Algorithm(Protocol):
     """An algorithm: a frozen dataclass with hyper-parameters as fields.
 
-    The class attribute `refills` is the default of the setting `rollout.refills`.
+    The class attribute `refills` is the default of the setting `rollout.refills`. This setting is
+    the maximum number of rounds in which a step replaces problems with equal rewards by other
+    problems.
     """
 
     refills: ClassVar[int]
@@ -130,8 +132,8 @@ class Algorithm(Protocol):
     def after(self, before: Mapping[str, float]) -> Self:
         """Return the algorithm for the next update.
 
-        It may adapt its hyper-parameters to the metrics of the last update, `before`. They are
-        empty before the first update.
+        `before` contains the metrics of the last update, and is empty before the first update. The
+        returned algorithm may have other hyper-parameters.
         """
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:

@@ -51,8 +51,8 @@ def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
 
 
 class NoKL(Section):
-    """The KL penalty for the setting `kl: null`, which does nothing. It is also the base class of
-    all KL penalties.
+    """A KL penalty without effect, for the setting `kl: null`. All KL penalties inherit from this
+    class.
     """
 
     in_rewards: ClassVar[bool] = False
@@ -138,11 +138,12 @@ class RewardKL(NoKL):
 
 
 class AdaptiveKL(RewardKL):
-    """RewardKL with a weight that adapts and keeps the KL near `target` (arXiv 1909.08593, section
-    2.2).
+    """A RewardKL with a weight that is adapted after each update, to keep the KL near `target`
+    (arXiv 1909.08593, section 2.2).
 
     After an update with n trajectories, the weight is multiplied by `1 + clip(measured / target -
-    1, -0.2, 0.2) n / horizon`, where `measured` is the KL of the update.
+    1, -0.2, 0.2) n / horizon`. `measured` is the KL of the update. A larger `horizon` makes the
+    weight change more slowly.
     """
 
     use: Literal["adaptive"] = "adaptive"  # type: ignore[assignment]

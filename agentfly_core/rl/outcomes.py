@@ -23,22 +23,24 @@ from agentfly_core.rl.late import Tensor, torch
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The outcomes of an update with n trajectories. Example: n = 2 trajectories of one problem,
-    the first with two turns:
+    """The outcomes of an update with n trajectories. In the example, n is 2, and both trajectories
+    have the same problem. The first trajectory has two turns, and the second has one turn.
 
         rewards       tensor([1.0, 0.0])             float64 [n], the weighted sum of all rewards
         token_rewards float64 [n, longest], in the layout of `sequences`. The reward of a turn is on
-                      its last sampled token. The sum of a row is the entry in `rewards`.
+                      its last sampled token. The sum of row i is `rewards[i]`.
         parts         {"exact": tensor([1.0, 0.0])}  for each reward, its unweighted values,
                                                      float64 [n]
         weights       {"exact": 1.0}                 the weight of each reward
         groups        ((0, 1),)                      the trajectories of each group, which are
                                                      compared with each other
-        episodes      tensor([0, 1])                 int64 [n], the index of the episode
+        episodes      tensor([0, 1])                 int64 [n], the index of each trajectory's
+                                                     episode
         states        (("4f2a..", "9b01.."), ("4f2a..",))  the state key before each turn
         leaves        ((0, 0), (1,))                 for each turn, the index of the trajectory that
-                      sampled the turn: ((0, 0), (0, 1)) if the second is a fork of the first
-        baselines     tensor([0.0, 0.0])             float64 [n], rewards of greedy episodes, or nan
+                      sampled the turn. Turns before a fork were sampled by the fork's parent.
+        baselines     tensor([0.0, 0.0])             float64 [n], the reward of the greedy episode
+                                                     of the group, nan without a greedy episode
         tasks         {"single": (0, 1)}             the trajectories of each task
 
     An entry in `parts` is nan if the task of the trajectory does not have this reward. If a
@@ -65,14 +67,14 @@ class Outcomes:
         return {i for i, reward in enumerate(self.rewards.tolist()) if reaches(reward, bound)}
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-        """Apply `how(own, *means)` to each group of trajectories, and return the results [n].
+        """Apply the function `how` to each group of trajectories, and return the results [n].
 
-        `own` has the entries of `values[0]` for the trajectories of the group. For each tensor in
-        `values`, `means` has one entry for each episode, the mean over the trajectories of the
-        episode. A group gets 0 if its entries of `values[0]` are nan, or if the means of
-        `values[0]` are equal in all of its episodes.
+        Each tensor in `values` is [n]. The first argument of `how` contains the entries of the
+        first tensor for the trajectories of the group. For each tensor, `how` gets one further
+        argument, which contains the mean of each episode in the group. A group gets 0 if the means
+        of the first tensor are nan or all equal.
 
-        Example with `centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
+        Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
         -0.5, 0, 0. Second example: the first of two episodes has two trajectories with the rewards
         1 and 1, and the second episode has one trajectory with the reward 0. The result is 0.5,
         0.5, -0.5, because each episode counts once in the mean.
@@ -106,11 +108,11 @@ def outcomes(
 ) -> Outcomes:
     """Return the outcomes of scored trajectories.
 
-    - `greedy`: for each group, the reward of its greedy episode
+    - `greedy`: maps each group to the reward of its greedy episode (an episode at temperature 0)
     - `weights`: the weight of each reward
     - `batch`: the tokens of the trajectories
     - `left_out`: trajectories that the update does not train, for example because their score is
-      missing. Forks of them may be in `trajectories`.
+      missing. `trajectories` may contain forks of them.
 
     Raises ValueError if a trajectory is unscored, or if a turn without sampled tokens has a reward.
     """
@@ -169,8 +171,8 @@ def _leaves(
     """Return, for each turn of each trajectory, the number of the trajectory that sampled the turn.
 
     Turns that a fork has in common with its parent were sampled by the parent. The number of a
-    trajectory is its index in [*trajectories, *left_out]. A parent in neither of the two gets a
-    larger number.
+    trajectory is its index in [*trajectories, *left_out]. A parent that is not in this list gets
+    the next unused number.
     """
     everything = [*trajectories, *left_out]
     numbers = {one.id: number for number, one in enumerate(everything)}
@@ -232,10 +234,10 @@ def earned(score: Scored) -> float:
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
     """Divide the reward of a trajectory among its turns.
 
-    A part of the reward that was not given for a certain turn is given to the last turn with
-    trained tokens. If the reply of a turn is not trained, its reward is given to the trained reply
-    before it, or else to the first trained reply. Raises ValueError if a turn without sampled
-    tokens has a reward.
+    The last turn with trained tokens gets the part of the reward that `Scored.turn_rewards` does
+    not give to any turn. The reward of a turn with an untrained reply is moved to the last trained
+    turn before it. If no turn before it is trained, this reward is moved to the first trained turn.
+    Raises ValueError if a turn without sampled tokens has a reward.
     """
     rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
     turns = list(enumerate(trajectory.turns))

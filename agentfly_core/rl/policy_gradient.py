@@ -20,14 +20,14 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss, TokenLosses
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient(ABC):
     """The base class of policy-gradient algorithms, with their common settings. Subclasses compute
-    the advantages, and may have different defaults.
+    the advantages, and may change the defaults of the settings.
 
     algorithm:
       use: grpo
       policy_loss: {use: clip, low: 0.2, high: 0.28}
       aggregation: token_mean
-      correction: {use: token_tis, cap: 2.0}          # for a sampler that differs from the learner
-      kl: {use: loss, weight: 0.001, reference: run:base@40}    # or start, the default
+      correction: {use: token_tis, cap: 2.0}          # corrects differences of sampler and learner
+      kl: {use: loss, weight: 0.001, reference: run:base@40}    # the default reference is `start`
       skip_cut: true                                  # leave out episodes that a limit ended
       credit: tree_hard                               # a token that several forks contain gets the
                                                       # mean of the advantages of these forks
@@ -92,7 +92,7 @@ class PolicyGradient(ABC):
     def weights(self, batch: RolloutBatch) -> Tensor:
         """Return the weight of each token in the loss of an optimizer step, [rows, T].
 
-        With `skip_cut`, tokens of trajectories that ended at a limit do not count.
+        With `skip_cut`, tokens of trajectories that ended at a limit get the weight 0.
         """
         # removed before the aggregation: such tokens must not count in its mean, either
         return self.aggregation.weights(self._counted(batch))

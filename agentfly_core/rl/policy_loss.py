@@ -41,7 +41,7 @@ def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
 class _PolicyLoss(Section):
     """The base class of policy losses.
 
-    `needs_old` is whether the loss compares the policy with the policy before the update.
+    `needs_old` is True if the loss reads the log-probabilities of the policy before the update.
     """
 
     needs_old: ClassVar[bool] = True
@@ -50,9 +50,8 @@ class _PolicyLoss(Section):
 class CISPO(_PolicyLoss):
     """The loss `-clip(rho, 1 - low, 1 + high) A log p`. The clipped ratio has no gradient.
 
-    A is the advantage of the token, p is its probability, and rho is the ratio of p to its
-    probability with the old policy. With the defaults, which come from the paper, the clipped ratio
-    is at most 5, and its lower bound is 0.
+    A is the advantage of the token. p is the token's probability. rho is p / p_old, where p_old is
+    the probability before the update. With the defaults, the clipped ratio is between 0 and 5.
     """
 
     use: Literal["cispo"] = "cispo"
@@ -70,9 +69,9 @@ class CISPO(_PolicyLoss):
 class Clip(_PolicyLoss):
     """The loss `max(-A rho, -A clip(rho, 1 - low, 1 + high))` of PPO.
 
-    A is the advantage of the token. rho is the ratio of the token's probability to its probability
-    with the old policy. Two different bounds come from DAPO (arXiv 2503.14476). With `dual`, the
-    loss of a token with A < 0 is at most `-A dual` (arXiv 1912.09729).
+    A is the advantage of the token. rho is p / p_old. p is the token's probability, and p_old is
+    its probability before the update. `low` and `high` may differ, as in DAPO (arXiv 2503.14476).
+    With `dual`, the loss of a token with A < 0 is at most `-A dual` (arXiv 1912.09729).
     """
 
     use: Literal["clip"] = "clip"
@@ -94,12 +93,13 @@ class Clip(_PolicyLoss):
 
 
 class DPPO(_PolicyLoss):
-    """The loss `-A rho`, but 0 for a token with a probability that has changed too much.
+    """The loss `-A rho`. Tokens with a probability that has changed too much get the loss 0.
 
-    A is the advantage of the token. rho is the ratio of the token's probability to its probability
-    with the old policy. p is the present probability of the token, and q is its probability when it
-    was sampled. The loss is 0 if A > 0 and p - q > high, or if A <= 0 and p - q < -low. Unlike
-    bounds of the ratio, these bounds allow rare tokens to change.
+    A is the advantage of the token. rho is p / p_old. p is the token's probability, and p_old is
+    its probability before the update. q is the probability that the sampler computed. The loss is 0
+    if A > 0 and p - q > high, or if A <= 0 and p - q < -low. For a rare token, a tiny change of the
+    probability changes the ratio very much, so the difference p - q is bounded instead of the
+    ratio.
     """
 
     use: Literal["dppo_tv"] = "dppo_tv"
@@ -119,10 +119,10 @@ class DPPO(_PolicyLoss):
 class GSPO(_PolicyLoss):
     """The loss `max(-A s, -A clip(s, 1 - low, 1 + high))` of GSPO.
 
-    A is the advantage of the token. The ratio of a token is its probability divided by its
-    probability with the old policy. s is the geometric mean of the ratios of all sampled tokens in
-    the row. The gradient of a token comes from its own log-probability, as in the variant
-    GSPO-token of the paper.
+    A is the advantage of the token. s is the geometric mean of the ratios p / p_old of all sampled
+    tokens in the row. p is a token's probability, and p_old is its probability before the update.
+    The gradient of a token comes from its own log-probability, as in the variant GSPO-token of the
+    paper.
     """
 
     use: Literal["gspo"] = "gspo"
@@ -152,13 +152,13 @@ class Reinforce(_PolicyLoss):
 class SAPO(_PolicyLoss):
     """The loss `-A sigmoid(tau (rho - 1)) 4 / tau`.
 
-    A is the advantage of the token. rho is the ratio of the token's probability to its probability
-    with the old policy. At rho = 1, the gradient of the loss equals the gradient of `-A rho`. It
-    becomes smaller as the distance of rho from 1 increases.
+    A is the advantage of the token. rho is p / p_old. p is the token's probability, and p_old is
+    its probability before the update. At rho = 1, the gradient of the loss equals the gradient of
+    `-A rho`. The gradient becomes smaller as the distance of rho from 1 increases.
 
-    `tau` is used for tokens with A > 0, and `tau_bad` for all other tokens. `tau_bad` is larger, so
-    the gradients of these tokens become small sooner. The metric `train/gate` is the slope of the
-    sigmoid, relative to its slope at rho = 1.
+    Tokens with A > 0 use `tau`, and all other tokens use `tau_bad`. A larger value makes the
+    gradient decrease faster. The metric `train/gate` is the slope of the sigmoid, relative to its
+    slope at rho = 1.
     """
 
     use: Literal["sapo"] = "sapo"
