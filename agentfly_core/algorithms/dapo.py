@@ -14,9 +14,10 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 class Overlong(Section):
     """A soft penalty on the length of a trajectory (equation 13 of the paper).
 
-    Up to `longest - buffer` sampled tokens, the penalty is 0. It then grows linearly. From
-    `longest` tokens on, it is `factor`. It is subtracted from the reward. With longest 100, buffer
-    20 and factor 1, a trajectory with 90 tokens loses 0.5.
+    The penalty is subtracted from the reward. Trajectories with at most `longest - buffer` sampled
+    tokens have the penalty 0. Trajectories with `longest` or more tokens have the penalty `factor`.
+    Between these two lengths, the penalty grows linearly. Example: with longest 100, buffer 20 and
+    factor 1, a trajectory with 90 tokens loses 0.5.
     """
 
     longest: Positive
@@ -37,8 +38,9 @@ class Overlong(Section):
 class DAPO(GRPO):
     """GRPO with a higher upper clip bound, an optional penalty on length, and dynamic sampling.
 
-    Dynamic sampling replaces problems with equal rewards in all episodes by further problems. A
-    step has at most `rollout.refills` such rounds, by default 2.
+    If all episodes of a problem have equal rewards, their advantages are 0. Dynamic sampling leaves
+    out such problems, and plays new problems in a further round. A step has at most
+    `rollout.refills` further rounds. The default is 2.
     """
 
     # in the paper, the number of rounds is not limited

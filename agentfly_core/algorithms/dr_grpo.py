@@ -12,9 +12,9 @@ from agentfly_core.rl.aggregation import Aggregation, SeqSumNorm
 class DrGRPO(PolicyGradient):
     """The advantage is the reward minus the mean reward of the group.
 
-    The rewards 1, 0, 0, 0 give the advantages 0.75, -0.25, -0.25, -0.25. The constant `horizon` of
-    the aggregation scales the gradient. It should be about the number of sampled tokens in the
-    longest trajectory.
+    The rewards 1, 0, 0, 0 give the advantages 0.75, -0.25, -0.25, -0.25. The loss of a trajectory
+    is the sum over its tokens, divided by the constant `aggregation.horizon`. Set this constant to
+    about the number of sampled tokens in the longest trajectory.
     """
 
     aggregation: Aggregation = SeqSumNorm(horizon=1024)

@@ -37,9 +37,10 @@ class GiGPO(PolicyGradient):
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Add the share of turns with a state that occurs again in the group.
+        """Return the metrics of the base class, and `train/compared_turns`.
 
-        If this share is 0, A_turn is always 0.
+        This metric is the share of turns with a state that another turn of the group has, too. If
+        the share is 0, A_turn is always 0.
         """
         alike = [len(turns) for turns in _alike(outcomes)]
         # without turns, the share is unknown; metrics that are nan are left out

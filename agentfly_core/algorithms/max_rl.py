@@ -13,7 +13,7 @@ class MaxRL(PolicyGradient):
     """The advantage is A = (R - mean) / (mean + 1e-6), where R is the reward of an episode.
 
     The mean of R is over the episodes of a group. The rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. If
-    the mean is 0, A is 0. Raises ValueError if a KL penalty would be subtracted from rewards.
+    the mean is 0, A is 0. Raises ValueError for a KL penalty that is subtracted from rewards.
     """
 
     def __post_init__(self) -> None:

@@ -24,12 +24,14 @@ from agentfly_core.rl.late import torch
 class PPO(PolicyGradient):
     """Generalised advantage estimation (GAE) with a critic.
 
-    The advantages are normalised to mean 0 and variance 1 over all sampled tokens. The critic is a
-    `head` on the last layer of the policy, or a `model` that starts as a copy of the policy. The
-    learning rate of the critic is `critic_rate` times the learning rate of the policy. The loss of
-    the critic is `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`. V is the value that
-    the critic estimates, V_old its value before the update, and R the return. The loss is
-    multiplied by `value_weight` and added to the policy loss.
+    The advantages are normalised to mean 0 and variance 1 over all sampled tokens. With `critic:
+    head`, the critic is a head on the last layer of the policy. With `critic: model`, the critic is
+    a separate model that starts as a copy of the policy. The learning rate of the critic is
+    `critic_rate` times the learning rate of the policy.
+
+    The critic's loss is `0.5 max((V - R)^2, (clip(V, V_old +- value_clip) - R)^2)`. V is the
+    critic's current estimate, V_old is the estimate before the update, and R is the return. The
+    total loss is the policy loss plus `value_weight` times the critic's loss.
     """
 
     gae: GAE = TokenGAE()

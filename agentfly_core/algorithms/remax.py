@@ -15,8 +15,8 @@ class ReMax(PolicyGradient):
     The greedy episode is not trained. If the greedy episode of a problem is unscored, the problem
     is skipped. Raises ValueError if all problems are skipped.
 
-    In the first optimizer step, the default loss, a clipped ratio, has the same gradient as the
-    loss -A log p of the paper.
+    The default loss is a clipped ratio. In the first optimizer step, its gradient is equal to the
+    gradient of the paper's loss -A log p.
     """
 
     policy_loss: PolicyLoss = Clip()
@@ -27,7 +27,10 @@ class ReMax(PolicyGradient):
         return replace(super().needs, compares_group=False, greedy_episode=True)
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Add the share of trajectories without a baseline."""
+        """Return the metrics of the base class, and `train/without_baseline`.
+
+        This metric is the share of trajectories without a scored greedy episode.
+        """
         missing = outcomes.baselines.isnan().double()
         return {
             **super().measures(outcomes, batch),

@@ -12,10 +12,10 @@ from agentfly_core.rl.late import torch
 
 @dataclass(frozen=True)
 class RFT(SFT):
-    """Supervised fine-tuning on the successes of each problem.
+    """Supervised fine-tuning on the successful episodes of each problem.
 
-    These are the `best` episodes with the highest rewards, if their rewards are at least
-    `threshold`.
+    An episode is successful if its reward is at least `threshold`. At most `best` successful
+    episodes of a problem are trained. Episodes with higher rewards are preferred.
     """
 
     threshold: float = 1.0

@@ -13,10 +13,11 @@ class RLOO(PolicyGradient):
     """The advantage is the reward minus the mean reward of the other episodes in the group.
 
     In a group of G episodes, this equals A = (R - mean) G / (G - 1). The rewards 1, 0, 0, 0 give
-    A = 1, -1/3, -1/3, -1/3. A trajectory counts as one action: its loss is the sum over its tokens.
+    the advantages 1, -1/3, -1/3, -1/3. A trajectory counts as one action: its loss is the sum over
+    its tokens.
 
-    In the first optimizer step, the default loss, a clipped ratio, has the same gradient as the
-    loss -A log p of the paper.
+    The default loss is a clipped ratio. In the first optimizer step, its gradient is equal to the
+    gradient of the paper's loss -A log p.
     """
 
     aggregation: Aggregation = SeqMeanTokenSum()

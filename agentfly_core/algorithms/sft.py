@@ -18,7 +18,9 @@ class SFT:
     needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the algorithm itself, because it does not adapt settings."""
+        """Return the algorithm for the next update. SFT lacks adaptive settings, so this
+        is `self`.
+        """
         return self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
