@@ -64,7 +64,7 @@ class QueryResult:
     """The result of an SQL statement: `QueryResult(("name", "price"), (("pens", 3),), more=0)`.
 
     `more` is the number of further rows, which are left out. Values are int, float, str or None. A
-    blob is the text of a Python literal, such as "b'\\x00'".
+    blob is converted to text, such as "b'\\x00'".
     """
 
     columns: tuple[str, ...]
@@ -75,13 +75,13 @@ class QueryResult:
 class Database(Environment):
     """A SQLite database for one episode.
 
-    The problem's fact `database` is the SQL script that fills it:
+    An SQL script fills the database. The `facts` of a problem contain this script:
 
         {"database": "CREATE TABLE products (name TEXT, price INT); "
                      "INSERT INTO products VALUES ('pens', 3)"}
 
     Statements run in a sandbox with limits of time and memory. The database has at most 16 MiB.
-    Pragmas are refused.
+    PRAGMA statements are refused.
     """
 
     def __init__(self) -> None:
@@ -89,9 +89,9 @@ class Database(Environment):
         self._state = ""
 
     async def reset(self, problem: Problem) -> None:
-        """Fill a new database.
+        """Fill a new database with the SQL script `problem.facts["database"]`.
 
-        Raises KeyError if the fact is missing, and ToolError for a wrong script.
+        Raises KeyError if this fact is missing, and ToolError if the script fails.
         """
         script: str = problem.facts["database"]
         await self._interpreter.reset(problem)
@@ -104,8 +104,9 @@ class Database(Environment):
     async def run(self, statement: str, most: int) -> QueryResult:
         """Run an SQL statement for at most 5 seconds, and return at most `most` rows.
 
-        Raises ToolError if the statement fails, takes too long, or finds too much. If the sandbox
-        is killed meanwhile, the script fills the database again and all changes are lost.
+        Raises ToolError if the statement fails, takes too long, or returns too much text. If the
+        sandbox is killed during the statement, this raises ToolError, too. The database then has
+        its initial content, and all changes are lost.
         """
         answer = await self._do(f"run({statement!r}, {most}, {SECONDS})")
         if isinstance(answer, str):
@@ -132,10 +133,10 @@ class Database(Environment):
         return self._state
 
     async def _do(self, code: str) -> Any:
-        """Run code in the interpreter with _PROGRAM, and return the value that the code reports.
+        """Run code in the interpreter. The code may use the functions in _PROGRAM.
 
-        If the interpreter was killed, start a new one, fill the database again, and raise
-        ToolError.
+        Returns the value that the code passes to `tell`. If the interpreter was killed, this starts
+        a new one, fills the database with its initial content, and raises ToolError.
         """
         result = await self._interpreter.run(code)
         # a script that kills the program must not be run again and again

@@ -39,7 +39,7 @@ sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
 
 
 class Workspace(Environment):
-    """The text files of an episode. The problem's fact `files` has the files at its start:
+    """The text files of an episode. The `facts` of a problem may contain the initial files:
 
         {"files": {"main.py": "print(1)\\n", "docs/notes.txt": "To do: everything.\\n"}}
 
@@ -48,7 +48,9 @@ class Workspace(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Create the problem's files. Raises ToolError for a name that leads out of the folder."""
+        """Create the problem's files. Raises ToolError for a name outside of the workspace, such as
+        "../a".
+        """
         self.files: dict[str, str] = {}
         self._before: list[dict[str, str]] = []
         self._become(dict(problem.facts.get("files", {})))
@@ -78,16 +80,16 @@ class Workspace(Environment):
         self.write(name, self.files[name].replace(old, new))
 
     def undo(self) -> None:
-        """Undo the last change of the files, also if a shell command made it."""
+        """Undo the last change of the files by a method or by a shell command."""
         if not self._before:
             raise ToolError("Nothing was changed that could be undone.")
         self.files = self._before.pop()
 
     async def run(self, command: str) -> ExecResult:
-        """Run a shell command in a sandbox on these files.
+        """Run a shell command in a sandbox that contains the files of the workspace.
 
-        Afterwards, the workspace has the files as the command left them. If the command is killed,
-        the files do not change. Raises Unavailable if no sandbox is available.
+        The command may change the files. If the command is killed, its changes are discarded.
+        Raises Unavailable if no sandbox is available.
         """
         given = {f"work/{name}": text for name, text in self.files.items()}
         given["command.txt"] = command
@@ -102,7 +104,7 @@ class Workspace(Environment):
         return result
 
     async def snapshot(self) -> bytes:
-        """Return the files, and all earlier states of the files to which `undo` can return."""
+        """Return the current files, and the earlier versions that `undo` can restore."""
         return json.dumps([*self._before, self.files]).encode()
 
     async def restore(self, snapshot: bytes) -> None:
