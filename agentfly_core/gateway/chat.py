@@ -149,8 +149,8 @@ def _tool(written: Mapping[str, Any]) -> ToolSchema:
 def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Observation:
     """Convert a message of a request.
 
-    `names` maps the ids of tool calls in earlier messages to tool names. Calls in this message are
-    added.
+    `names` maps the ids of earlier tool calls to tool names. A tool message gets the tool's name
+    from `names`. If the message itself contains tool calls, they are added to `names`.
     """
     role, content = written["role"], _text(written.get("content"))
     if role == "tool":
@@ -174,7 +174,9 @@ def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Obs
 
 
 def _text(content: Any) -> str:
-    """Return the content of a message as text. It is a text, a list of text parts, or null."""
+    """Return the content of a message as one text. `content` is a text, a list of text parts, or
+    None.
+    """
     if content is None or isinstance(content, str):
         return content or ""
     if other := [part for part in content if part.get("type") not in ("text", "refusal")]:

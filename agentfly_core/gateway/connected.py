@@ -30,11 +30,11 @@ async def outside(
 async def in_sandbox(
     command: ProgramCommand, files: Sequence[str], session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Run a program `[python, ...]` in the sandbox during the block, and kill it at the end.
+    """Run a Python program in the sandbox during the block, and kill it at the end.
 
-    `files` are made available in the sandbox. `line` is the program's input. Raises Unavailable if
-    this machine cannot run the sandbox. Raises OSError or CalledProcessError if the interpreter is
-    missing.
+    The first word of `command` is the Python interpreter. `files` are made available in the
+    sandbox. `line` is the program's input. Raises Unavailable if this machine cannot run the
+    sandbox. Raises OSError or CalledProcessError if the interpreter is missing.
     """
     env = confined.FOLDERS | _variables(f"{confined.ADDRESS}/{session.token}/v1")
     ours, theirs = socket.socketpair()

@@ -11,8 +11,8 @@ from agentfly_core.system.formats.json_value import JSON
 class Treatment(StrEnum):
     """How the gateway treats a field of a request.
 
-    Fields with OVERRULED are ignored. Metrics count these fields, and each process logs each field
-    once.
+    OVERRULED fields are ignored. Metrics count how often clients send these fields. A process logs
+    each of these fields only once.
     """
 
     HONOURED = "honoured"
@@ -23,9 +23,9 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """The treatment of a field.
+    """The treatment of a field, and the values that are accepted with NEUTRAL.
 
-    For example, `FieldRule(Treatment.NEUTRAL, "1", (1,))` accepts only the values in `neutral`.
+    Example: with `FieldRule(Treatment.NEUTRAL, "1", (1,))`, only the value 1 is accepted.
     """
 
     treatment: Treatment

@@ -54,7 +54,7 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
 
 
 def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
-    """Fork once more. The child runs the script, and the parent reports the child's exit code."""
+    """Fork a child process that runs the script. Wait for the child, and report its exit code."""
     *streams, status = descriptors
     # if SIGCHLD were still ignored, the exit code below would be lost
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -86,8 +86,9 @@ def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
 
 
 def _end(code: Any) -> NoReturn:
-    """End the process as an interpreter does, but skip the teardown of modules, which
-    takes 30 ms.
+    """End the process as a Python interpreter does, but skip the teardown of modules.
+
+    The teardown would take 30 ms.
     """
     if not isinstance(code, int | None):
         print(code, file=sys.stderr)
@@ -104,7 +105,8 @@ def _end(code: Any) -> NoReturn:
 def _first_request() -> None:
     """Make a request with OpenAI's client to a mock server, without a network.
 
-    The first request of a process takes 75 ms longer than later requests.
+    The first request of a process takes 75 ms longer than later requests. After this call, forked
+    programs save this time.
     """
     import openai
 

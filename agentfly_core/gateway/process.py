@@ -38,8 +38,8 @@ class ProgramEnd:
     def answer(self) -> str | None:
         """The program's answer, or None without an answer.
 
-        If the last line of the output is a JSON object with "answer", the answer is this value.
-        Otherwise it is the whole line. Secrets of this process are replaced.
+        If the last line of the output is a JSON object with the key "answer", this is the value of
+        the key. Otherwise it is the whole line. Secrets of this process are masked.
         """
         match self._last_line:
             case {"answer": str(answer)}:
@@ -127,9 +127,9 @@ class OutputTail:
 
 @dataclass(frozen=True, slots=True)
 class RunningProgram:
-    """A started program, which is the leader of its process group.
+    """A started program. It is the leader of its process group.
 
-    `code` is the task that returns its exit code.
+    `code` is a task that returns the program's exit code.
     """
 
     pid: int
@@ -153,7 +153,7 @@ class RunningProgram:
 class ProgramCommand:
     """A program and its arguments.
 
-    - `inherited`: names of further environment variables that the program inherits
+    - `inherited`: environment variables that the program inherits in addition to the default ones
     - `preload`: modules. If given, the program is forked from an interpreter that has imported
       them.
     - `descriptors`: file descriptors that the program inherits. They are ignored with `preload`.
@@ -169,9 +169,9 @@ class ProgramCommand:
         """Run the program in its own process group during the block, and kill it at the end of the
         block.
 
-        `line` is the program's input. The first start in a process also kills programs that were
-        left running by dead processes. Raises OSError if the program is missing, and StartAgain if
-        the interpreter of `preload` died.
+        `line` is the program's input. The first call in a process also kills child processes that
+        dead AgentFly processes have left running. Raises OSError if the program is missing. Raises
+        StartAgain if the interpreter that has imported the `preload` modules died.
         """
         await asyncio.to_thread(sweep)
         # own pipes, because asyncio waits until its pipes are closed, and descendants keep them

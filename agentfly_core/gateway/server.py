@@ -22,9 +22,10 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """Answers the HTTP requests to one session. Their URLs begin with `base`.
+    """Answers the HTTP requests to one session: an episode or a served policy.
 
-    If `key` is not empty, requests must have this API key.
+    The paths of these requests begin with `base`. If `key` is not empty, requests must have this
+    API key.
     """
 
     def __init__(self, session: GatewaySession | ServedPolicy, base: str, key: str) -> None:
@@ -80,7 +81,7 @@ class GatewayServer:
 async def served(
     session: GatewaySession, listener: socket.socket | None = None
 ) -> AsyncIterator[str]:
-    """Serve the requests of an episode during the block. Yield the base URL for its clients.
+    """Serve the requests of an episode during the block. Yield the base URL for clients.
 
     Without `listener`, the server listens on a free port of this machine.
     """
@@ -96,10 +97,11 @@ async def served(
 async def serving(
     session: GatewaySession | ServedPolicy, base: str, listener: socket.socket, key: str = ""
 ) -> AsyncIterator[str]:
-    """Serve one session on a listening socket during the block. Yield the base URL for its clients.
+    """Serve an episode or a policy on a listening socket during the block. Yield the base URL for
+    clients.
 
-    The URL ends with `base`. If `key` is given, clients need it as their API key. Requests are
-    handled in the context of the caller, because the requests of a program belong to its agent.
+    The URL ends with `base`. If `key` is not empty, clients must send it as their API key. Requests
+    are handled in the caller's `contextvars` context, because they belong to the caller's agent.
     """
     server = GatewayServer(session, base, key)
     runner = web.AppRunner(server.app, access_log=None, shutdown_timeout=1.0)

@@ -26,7 +26,7 @@ MOST_BYTES = 256 * 1024 * 1024
 
 
 def endless(spec: RolloutSpec) -> RolloutSpec:
-    """Return the rules of an experiment without its tools, its rewards and its limits on turns.
+    """Return `spec` without tools, rewards, and limits on turns and on sampled tokens.
 
     Clients of a served policy have their own tools.
     """
@@ -45,10 +45,11 @@ class _Conversation:
 class ServedPolicy:
     """A policy that replies to any client. `name` is the model name that clients see.
 
-    `spec` comes from `endless`. `cast` contains the sampler sessions. Requests with equal messages
-    before the first reply belong to the same episode. If a client sends back an earlier reply of
-    the episode, its sampled tokens are reused. The most recently used episodes are kept, with at
-    most MOST_BYTES in total. If the sampler dies, the future `lost` gets its error.
+    `spec` is a result of `endless`, without limits on turns. `cast` contains the sampler sessions
+    of all speakers. Two requests belong to the same episode if their messages before the first
+    reply are equal. If a client sends back an earlier reply, the recorded tokens of this reply are
+    used instead of new tokens for its text. The most recently used episodes are kept, with at most
+    MOST_BYTES in total. If the sampler dies, the future `lost` raises the error.
     """
 
     name: str
@@ -106,7 +107,9 @@ class ServedPolicy:
         return kept
 
     def _forget(self) -> None:
-        """Discard the least recently used conversations until both limits are met."""
+        """Discard the least recently used conversations until their number and size are within
+        limits.
+        """
         kept = self._kept
         while len(kept) > MOST_CONVERSATIONS or (
             sum(one.session.bytes for one in kept.values()) > MOST_BYTES

@@ -64,8 +64,10 @@ class HttpCall:
 
 
 class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
-    """Selects the requests of a speaker: `{model: "critic-*"}`, `{path: critic}`, `{header:
-    "x-agent: critic"}` or `{system: "^You review"}`, a regular expression. A request must match all
+    """Selects the requests of a speaker by model name, URL path, header or system message.
+
+    Examples: `{model: "critic-*"}`, `{path: critic}`, `{header: "x-agent: critic"}` and `{system:
+    "^You review"}`. The value of `system` is a regular expression. A request must match all
     patterns that are given.
     """
 
@@ -99,7 +101,8 @@ class Exchange:
     """A request of a client, with the replies to it.
 
     - `replies`: the task that returns the replies
-    - `connected`: a function that returns whether the client of the newest attempt still waits
+    - `connected`: a function that returns whether the client still waits for the replies. If the
+      client has repeated the request, this is about the last repetition.
     - `received`: whether a client has received the replies
 
     The body of the request is not kept. Each body contains the whole conversation, so the size of
@@ -126,9 +129,9 @@ class Exchange:
 class GatewaySession:
     """The requests of one episode.
 
-    A request that matches no pattern in `speakers` belongs to the main speaker. `broken` is a
-    future that gets an error if the error ends the episode. `limit` is the last limit that refused
-    a request or ended a reply. `last` is the last reply with its speaker. `bytes` is an estimate of
+    A request that matches no pattern in `speakers` belongs to the main speaker. If an error ends
+    the episode, the future `broken` raises this error. `limit` is the last limit that refused a
+    request or ended a reply. `last` is the last reply with its speaker. `bytes` is an estimate of
     the memory that all replies occupy.
     """
 
@@ -154,9 +157,10 @@ class GatewaySession:
         return self._begun.total()
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
-        """Run `work`, the work of the program, and return its result.
+        """Run the program's coroutine `work`, and return its result.
 
-        Raises the error that ended the episode, and TimeoutError after `seconds`.
+        Raises TimeoutError if the program does not end within `seconds`. If an error ends the
+        episode, this error is raised.
         """
         task = asyncio.create_task(work)
         try:
@@ -198,7 +202,7 @@ class GatewaySession:
     def reward(self, body: str) -> None:
         """Add a reward to the last reply. The body is JSON such as `{"value": 0.5}`.
 
-        Raises RequestRefused for any other body, and before the first reply.
+        Raises RequestRefused for any other body, or if the episode lacks a reply.
         """
         try:
             match strict_json.parse(body):
@@ -215,9 +219,7 @@ class GatewaySession:
         speaker.answer(text)
 
     def close(self) -> None:
-        """Cancel the replies in progress, and exclude all replies that no client has received from
-        training.
-        """
+        """Cancel the replies in progress. Do not train replies that no client has received."""
         for exchange in (one for same in self._exchanges.values() for one in same):
             # `cancel` returns False if the replies are done
             if not exchange.replies.cancel() and not exchange.failed and not exchange.received:
@@ -262,10 +264,10 @@ class GatewaySession:
         return reply
 
     def _require(self, speaker: Speaker, request: CompletionRequest) -> None:
-        """Raise RequestRefused if a request exceeds the turn limit of the speaker or has unknown
-        stop strings.
+        """Raise RequestRefused if a request exceeds the speaker's turn limit or has wrong stop
+        strings.
 
-        Requests in progress also count as turns.
+        Only stop strings in `agent.stop` are allowed. Requests in progress count as turns.
         """
         if self._begun[speaker.name] + request.n > speaker.rules.max_turns:
             raise self._over(EpisodeOver(Ending.MAX_TURNS))

@@ -25,8 +25,8 @@ Streams = tuple[int, int, int]
 class Warmed:
     """The properties of a warm interpreter: `Warmed("python", "my_agent.py", ("openai",), ...)`.
 
-    `modules` are imported before the first fork. `environment` contains pairs of a name and a
-    value.
+    `modules` are imported before the first fork. `environment` contains the environment variables
+    as pairs of a name and a value.
     """
 
     python: str
@@ -37,7 +37,7 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A forked program. `status` is the pipe from which its exit code is read."""
+    """A forked program. Its exit code can be read from the pipe `status`."""
 
     pid: int
     status: int
