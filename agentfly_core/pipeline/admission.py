@@ -114,8 +114,8 @@ class Candidate:
     def row(self) -> list[int]:
         """Return LENGTH random tokens.
 
-        Greedily decoded tokens are not used: they may repeat, and repeats would hide a wrong
-        attention mask.
+        Generated text is not used, because it may contain repetitions. With repeated tokens, a
+        wrong attention mask might not be detected.
         """
         size = self.config().get_text_config(decoder=True).vocab_size
         return torch.randint(size, (LENGTH,), generator=torch.Generator().manual_seed(0)).tolist()
@@ -153,7 +153,7 @@ def require_learnable(folder: Path, dtype: str, site: Site) -> None:
     """Raise ValueError if the learner and transformers compute different log-probabilities for a
     model.
 
-    A model that the learner cannot train is not checked.
+    Models that the learner cannot train are accepted without this check.
     """
     candidate = Candidate(folder, dtype, site)
     # such a model can still be played and evaluated
@@ -292,8 +292,10 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 
 
 def _changed(candidate: Candidate) -> Path:
-    """Write a copy of the model with noise in all weights, and with a probe for the changed
-    weights.
+    """Write a copy of the model with noise in all weights.
+
+    The copy has its own probe: tokens with log-probabilities, by which a sampler checks the weights
+    that it has loaded.
     """
     folder = candidate.folder.parent / "changed"
     if not folder.exists():
@@ -323,7 +325,7 @@ def _memory(candidate: Candidate) -> str:
 
 @torch.no_grad()
 def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = None) -> Tensor:
-    """Compute the log-probabilities of all tokens in a row except the first, with the learner."""
+    """Compute log-probabilities of a row's tokens with the learner. The first token is left out."""
     tokens = torch.tensor(row, device=policy.model.device)
     tokens = tokens if tokens.dim() == 2 else tokens[None]
     sampled = torch.ones_like(tokens, dtype=torch.bool)
@@ -335,14 +337,16 @@ def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = Non
 
 
 def _expected(candidate: Candidate, row: Sequence[int]) -> Tensor:
-    """Compute the log-probabilities of all tokens in a row except the first, with transformers."""
+    """Compute log-probabilities of a row's tokens with transformers. The first token is
+    left out.
+    """
     return torch.tensor(probe.of_model(candidate.plain(), row))
 
 
 def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
     """Describe the difference between two tensors of log-probabilities.
 
-    Raises ValueError if the difference is larger than the tolerance of a probe.
+    Raises ValueError if the difference is larger than the tolerance for the model's dtype.
     """
     distances, limit = (logprobs.cpu() - expected).abs(), probe.TOLERANCE[candidate.dtype]
     # the median, because rounding to bfloat16 changes some unlikely tokens more

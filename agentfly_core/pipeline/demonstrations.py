@@ -45,7 +45,7 @@ Spans = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """Plays problems with the script of a warm start.
+    """Plays the demonstrations of a warm start: episodes in which a script replies.
 
     Example: `DemonstrationPlayer(spec, tokenizer, problems, warm_start, settings.quotas, seed,
     failed)`. `quotas` divides a number of episodes among the tasks. Methods raise GateClosed if the
@@ -64,7 +64,7 @@ class DemonstrationPlayer:
 
     @cached_property
     def script(self) -> Scripted:
-        """The script, as a sampler that returns its replies."""
+        """A sampler that returns the replies of the warm start's script."""
         path, settings = self.warm_start.demonstrations, self.warm_start.settings
         policy = policy_at(path, settings, self.problems, self.seed)
         return scripted(policy, self.tokenizer, self.spec.template)
@@ -97,9 +97,9 @@ class DemonstrationPlayer:
     def rehearse(self, resources: ResourceManager) -> list[Trajectory]:
         """Play REHEARSED trial demonstrations, and compute the rewards that need an environment.
 
-        Also play an episode in which the reply contains neither a tool call nor an answer. Raises
-        GateClosed if too many episodes fail, or if the agent ends this episode without an answer
-        although its ending requires one.
+        Also play a test episode with a reply that contains neither a tool call nor an answer.
+        Raises GateClosed if too many demonstrations fail. Also raises GateClosed if the agent
+        returns an ending that requires an answer, although the test episode lacks an answer.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
@@ -160,8 +160,11 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:
-    """Return the spec without limits on length, because a byte tokenizer needs more tokens for the
-    same text.
+    """Return the spec for a byte tokenizer, which needs more tokens for a text than other
+    tokenizers.
+
+    Replies and contexts may have any length. The limit on observations is BYTES_A_TOKEN times
+    higher.
     """
     return replace(
         spec,
@@ -179,10 +182,10 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return token spans for the tokenizer of an experiment without demonstrations.
+    """Return token spans from which a tokenizer can be made without demonstrations.
 
-    Each item contains the prompt of a problem and an empty call of every tool. For each task, the
-    number of problems is its quota.
+    Each item contains the prompt of a problem and an empty call of every tool. `quotas` contains
+    the number of problems of each task.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -27,9 +27,9 @@ def export(store: Store, reference: str, folder: Path) -> None:
     """Write the policy of a run into a new folder. `reference` is NAME or NAME@STEP, with or
     without the prefix `run:`.
 
-    If the policy is an adapter, its base model is written to the subfolder `base`. The memory of
-    the policy is written to the subfolder `memory`. Raises ValueError if the policy is missing or
-    the folder exists.
+    If the policy is an adapter, its base model is written to the subfolder `base`. If the policy
+    has a folder of `Episode.memory`, this folder is copied to the subfolder `memory`. Raises
+    ValueError if the policy is missing or `folder` exists.
     """
     if folder.exists():
         raise ValueError(f"The folder {folder} exists; name a new folder, or remove it.")

@@ -58,7 +58,7 @@ QUARANTINE = Path("quarantine")
 
 
 def dataset(experiment: Experiment) -> Artifact:
-    """Return the dataset with its three splits. Make it if the store lacks it.
+    """Return the dataset with its three splits. Make the dataset if it is not in the store.
 
     Raises ValueError if the data cannot be used.
     """
@@ -74,12 +74,13 @@ def dataset(experiment: Experiment) -> Artifact:
 
 
 def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact:
-    """Return the model from which training starts. Make it if the store lacks it.
+    """Return the model from which training starts. Make the model if it is not in the store.
 
-    If `model` is a policy of a run (`parent`), return this policy. A chat service gets a byte
-    tokenizer. Raises ValueError if the model or the service is missing, or if the adapter of the
-    parent has another shape. Raises GateClosed if the tokenizer of the model `nano` is made from
-    demonstrations and too many of these fail.
+    If `parent` is given, return the policy of this run. For a chat service, the artifact contains
+    the service's name and a byte tokenizer. Raises ValueError if the model or the service is
+    missing, or if the parent's adapter does not fit the setting `adapter`. The tokenizer of the
+    model `nano` may be made from demonstrations. Raises GateClosed if too many of these
+    demonstrations fail.
     """
     settings, store = experiment.settings, experiment.store
     if parent:
@@ -146,8 +147,8 @@ def _shown(
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     """Return the tokenizer of the experiment's model, and a digest of its source.
 
-    If the model is `nano` or a chat service and the store lacks it, it is made. Other models are
-    not made.
+    If the model is `nano` or a chat service, its artifact is made first, unless the store contains
+    it. Other models are not made.
     """
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
@@ -174,10 +175,11 @@ def _endpoint(
 
 
 def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
-    """Return the last policy of the run `name`, which belongs to an experiment.
+    """Return the last policy of the run `name`. `experiment` is the name of the run's experiment.
 
-    Raises ValueError if the run has not published a policy, for example after an edit of the code.
-    The message names the newest run of the experiment that has one.
+    Raises ValueError if the run has not published a policy. For example, an edit of the code
+    changes `name`, and a run with the new name may not exist yet. The message suggests the newest
+    run of the experiment that has a policy.
     """
     if policy := last_policy(store, name):
         return policy
@@ -195,12 +197,12 @@ def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
 def policy_named(
     experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
-    """Return the policy to which `named` refers. It may also be a chat service.
+    """Return the policy with the reference `named`. The result may be a chat service.
 
-    An empty `named` means the last policy of the experiment's run. `model` is a function that makes
-    the base model of an experiment. In references such as `run:demo@0`, step 0 means the policy
-    before step 1. Raises ValueError if the policy is missing, or if `named` is a function instead
-    of a policy with weights.
+    If `named` is empty, return the last policy of the experiment's run. `model` is a function that
+    makes the base model of an experiment. In references such as `run:demo@0`, step 0 means the
+    policy before step 1. Raises ValueError if the policy is missing, or if `named` is a function
+    instead of a policy with weights.
     """
     store = experiment.store
     if not named:

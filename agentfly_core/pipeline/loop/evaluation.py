@@ -22,9 +22,9 @@ from agentfly_core.store.artifact import Artifact, Pointer
 class Evaluator:
     """Evaluates policies on the dataset `data` of an experiment.
 
-    Example: `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`.
-    `further` contains an evaluator for each dataset in evaluate.datasets, by name; see
-    `with_datasets`.
+    Example: `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`. For
+    each name in evaluate.datasets, `further` contains an evaluator for this dataset. The method
+    `with_datasets` makes these evaluators.
     """
 
     stages: Stages
@@ -46,10 +46,10 @@ class Evaluator:
         return replace(self, further=further)
 
     def once(self, policy: Pointer, logs: Path) -> Evaluation:
-        """Evaluate a policy on all test problems. The services are started only for this call, and
-        not for a stored evaluation.
+        """Evaluate a policy on all test problems, or return its stored evaluation.
 
-        Raises ValueError if the model or a dataset does not fit the experiment.
+        The services are started only if no evaluation is stored. Raises ValueError if the model or
+        a dataset does not fit the experiment.
         """
         self.stages.require_room(self.experiment, policy, self.data, ["test"])
         # by this owner name, a later evaluation of the policy finds and ends the services of a

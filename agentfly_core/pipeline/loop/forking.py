@@ -61,10 +61,10 @@ def forked_run(
 
 
 def check_start(run: Run | RunRequest) -> None:
-    """Raise ValueError if files of the origin are missing that a new fork needs.
+    """Raise ValueError if a new fork needs files that its origin lacks.
 
-    A fork that has begun is not checked: when the origin deletes old files, it reads the fork's
-    run.json and keeps these files.
+    A fork that has already started is not checked, because the origin keeps the files that this
+    fork needs.
     """
     store, settings = run.experiment.store, run.experiment.settings
     if settings.fork and store.read_json(RunLayout(run.name).start) is None:
@@ -74,8 +74,9 @@ def check_start(run: Run | RunRequest) -> None:
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
     """Raise ValueError unless the store contains all files of the origin that a new fork needs.
 
-    These are policies and, if the optimizer state is inherited, the learner state. Also raise
-    ValueError if the settings change the order of problems or do not fit the learner state.
+    A fork needs policies. It also needs the learner state if it inherits the optimizer state. This
+    raises ValueError, too, if the settings change the order of problems or do not fit the learner
+    state.
     """
     # with staleness (sampling from older policies), the first steps also use policies before
     # `fork.step`
@@ -106,10 +107,11 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
 
 
 def _require_fitting(old: Algorithm, new: Algorithm, added: Adapter | None) -> None:
-    """Raise ValueError unless a fork can continue with the learner state of its origin.
+    """Raise ValueError if a fork cannot continue with the learner state of its origin.
 
-    The state lacks an `added` adapter or critic, and contains the adapted weight of a KL penalty.
-    `old` is the origin's algorithm, and `new` the fork's.
+    `old` is the algorithm of the origin, and `new` the algorithm of the fork. The fork must not add
+    a critic or an adapter (`added`), because the learner state lacks their weights. It must not set
+    another weight of an adaptive KL penalty, because the learner state contains the adapted weight.
     """
     before, after = (getattr(algorithm, "kl", None) for algorithm in (old, new))
     critics = get_args(Critic)  # each has the weights of the critics before it

@@ -69,8 +69,9 @@ def load_experiment(
     """Load an experiment, with overrides of its settings.
 
     Example: `load_experiment("quickstart", "steps=2", store="/tmp/shop")`. `experiment` is a name
-    in `conf/` or the path of a file. `store` is a path or an s3:// uri. The default is the store of
-    the site. Raises ValueError for a wrong setting; the message contains its key.
+    in `conf/` or the path of a file. `store` is a path or an s3:// uri. By default, the settings of
+    the site (the machine) determine the store. Raises ValueError for a wrong setting. The message
+    contains the setting's key.
     """
     for name, value in {**QUIET, **WAITING}.items():
         os.environ.setdefault(name, value)
@@ -116,8 +117,7 @@ def evaluate(experiment: Experiment, policy: str = "") -> Evaluation:
 def train(
     experiment: Experiment, run: str = "", new: bool = False, hours: float | None = None
 ) -> Summary:
-    """Train a run, and return the content of its summary.json. If the store contains a part of the
-    run, it is continued.
+    """Train a run, and return the content of its summary.json. An unfinished run is continued.
 
     `run` is the name of the run. The default is the experiment's name with a digest of its
     settings. With `new`, the run gets the next free name. After `hours`, the step that is running

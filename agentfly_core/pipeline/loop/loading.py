@@ -22,11 +22,11 @@ def load(
     open_store: Callable[[str], Store],
     workers: int = 0,
 ) -> Experiment:
-    """Load and check an experiment with its site, and open its store.
+    """Load and check an experiment with its site (machine settings), and open its store.
 
     `store` is a path or an s3:// uri; "" means the store of the site. `open_store` is the function
-    that opens it. `workers` is the number of workers if the site does not set it. Raises ValueError
-    for a wrong setting; the message contains its key.
+    that opens the store. `workers` is the default number of workers for a site without this
+    setting. Raises ValueError for a wrong setting. The message contains the setting's key.
     """
     read = experiments.read(experiment, overrides)
     tasks = checks.check(read.settings)

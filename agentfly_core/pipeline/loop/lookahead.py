@@ -25,9 +25,9 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool with one thread.
 
-    When the block ends, this waits for the work in progress, and later work is cancelled. Set
-    `plays` for a thread that plays episodes. If the block is interrupted, this function does not
-    wait for such a thread, because the end of the services cancels the thread's job.
+    At the end of the block, wait for the running call, and cancel the calls that have not started.
+    Set `plays` for a thread that plays episodes. If the block is interrupted, this function does
+    not wait for such a thread. The thread's job is cancelled when the services end.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:
@@ -65,11 +65,11 @@ def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> 
 def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], PlayedStep]]:
     """Yield a function `played_by(step, policy)`, which returns the episodes of a step.
 
-    Call this function for the steps of the run in order, with the policy before each step.
-    `play(policy, version, step)` is the function that plays a step. Let s be
+    Call `played_by` once for each step of the run, in ascending order. `policy` is the policy
+    before the step. `play(policy, version, step)` is the function that plays a step. Let s be
     `rollout.max_staleness`. Step k is played with the policy after step k - 1 - s, or with policy 0
-    if k - 1 - s is negative. This choice never depends on speed. If s is above 0, a thread plays
-    the next steps while the block runs.
+    if k - 1 - s is negative. The choice of the policy does not depend on the speed of rollouts or
+    updates. If s is above 0, a thread plays the next steps while the block runs.
     """
     staleness = run.settings.rollout.max_staleness
     if staleness == 0:

@@ -36,8 +36,8 @@ class Training:
     """The training of a run: `Training(run, Path("logs"), Stages(), end_after(hours=6))`.
 
     `until` is a time of the monotonic clock. The step that is running at this time becomes the
-    run's last step. `report` is called after changes of the run's files, and must return without
-    waiting.
+    run's last step. `report` is called each time the run's files have changed. It must return
+    without waiting.
     """
 
     run: Run
@@ -126,9 +126,10 @@ def episodes(
 ) -> tuple[list[Artifact], Artifact]:
     """Play and score a step. Return the artifacts of its rollouts and of its scores.
 
-    `version` is the step after which `policy` was published. At most `rollout.refills` further
-    rounds of new problems replace problems without an advantage. Shards are scored while the next
-    shards are played.
+    `version` is the step after which `policy` was published. If all episodes of a problem have
+    equal rewards, a new problem replaces this problem. A step has at most `rollout.refills` rounds
+    of new problems. Episodes are played in batches (shards). One shard is scored while the next
+    shard is played.
     """
     run = run.at(step)
     before = run.problems_before(step) if run.settings.night else {}

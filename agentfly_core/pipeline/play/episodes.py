@@ -55,7 +55,7 @@ class PlayRequest:
     Example: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart ...")`. `episodes` is
     the number of episodes. If the problem id `problem` is empty, the first problems of the split
     are played. Otherwise all episodes play this problem. An empty `policy` means the default, see
-    `prepare`. `command` is recorded.
+    `prepare`. `command` is the command line, which is written to play.json.
     """
 
     policy: str
