@@ -18,9 +18,10 @@ def vaults(
 
         Problem("vault-4217", "Open vault 4217.", {"lamp": "red", "handle": 3, "direction": "up"})
 
-    A vault has six handles. After the handle with the number `handle`, which is from `first` to 5,
-    a lamp lights in one of the first `lamps` colours of LAMPS. The seed assigns a direction to each
-    colour. All vaults have the same assignment, and only the reward reveals it. Raises ValueError
+    A vault has six handles. After one of them, a lamp lights. The fact `handle` is the number of
+    this handle, from `first` to 5. The fact `lamp` is the colour, one of the first `lamps` colours
+    of LAMPS. The next handle must be turned in the direction of the fact `direction`. The direction
+    depends only on the colour and on the seed, and only the reward reveals it. Raises ValueError
     for more than 9,000 vaults.
     """
     if train + validation + test > 9_000:
@@ -45,8 +46,8 @@ def vaults(
 class Vault(Environment):
     """A vault with six handles, which are turned one after the other.
 
-    After one of the handles, a lamp lights. The vault opens after six turns if the turn after the
-    lamp has the direction that belongs to the lamp's colour.
+    After one of the handles, a lamp lights. The colour of the lamp determines the direction of the
+    next turn. If this turn is right, the vault opens after the sixth turn.
     """
 
     async def reset(self, problem: Problem) -> None:
