@@ -17,17 +17,17 @@ _MOST_SEEDS = 1000
 def babyai(
     seed: int, train: int, validation: int, test: int, levels: Sequence[str] = LEVELS
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. Successive problems are from successive levels.
+    """Make problems for each split. The problems go through `levels` in turn.
 
     A prompt contains the mission and the player's first view:
 
         Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
-    Under any seed, an object that a mission of one split names, such as "green key" or "ball",
-    occurs in no mission of the other splits. Missions that the demonstrations cannot complete are
-    skipped. Raises ValueError for an unknown level, without levels, and if 1,000 random seeds of a
-    level give no suitable mission.
+    Each object, such as "green key" or "ball", is named in the missions of only one split. This
+    split is the same for every seed. Missions that the demonstrations cannot complete are skipped.
+    Raises ValueError if `levels` is empty or has an unknown level. Also raises ValueError if 1,000
+    random seeds of a level give no suitable mission.
     """
     if not levels:
         raise ValueError("levels: got none, expected names such as BabyAI-PickupDist-v0.")
@@ -42,8 +42,8 @@ def babyai(
 def things() -> Mapping[str, Sequence[str]]:
     """Return the objects that missions of each split may name, such as `red ball` and `box`.
 
-    The objects have four forms, for example a colour with "door". Of each form, train gets 4/9,
-    validation 2/9 and test 3/9 of the objects.
+    There are four forms of objects, for example a colour with "door". The split train gets 4/9 of
+    the objects of each form, validation 2/9 and test 3/9.
     """
     forms = [
         [f"{color} {what}" for color in COLORS for what in PORTABLE],

@@ -44,7 +44,10 @@ _CARRIED = "you carry a "
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """The player's cell and viewing direction. An episode begins at `Pose(0, 1)`."""
+    """The player's cell and viewing direction, as complex numbers.
+
+    An episode begins at `Pose(0, 1)`: the first cell is 0, and the cell ahead of it is 1.
+    """
 
     cell: Cell
     looks: Cell
@@ -66,8 +69,8 @@ class Pose:
 class Room:
     """The part of a room that the player has seen.
 
-    `things` has the objects by cell. `free` has the cells within the walls, with or without an
-    object, and `walls` all other seen cells. `carried` is the object that the player carries, or
+    `things` maps cells to objects. `free` has all seen cells within the walls, including cells with
+    an object. `walls` has all other seen cells. `carried` is the object that the player carries, or
     "".
     """
 
@@ -77,7 +80,7 @@ class Room:
     carried: str = ""
 
     def see(self, view: str, pose: Pose) -> None:
-        """Add the content of the player's view from `pose`.
+        """Update the room with the player's view from the cell and direction in `pose`.
 
         `view` is a text made by `environment.view_text`.
         """
@@ -149,8 +152,8 @@ class Goal:
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """Return the actions for the next step towards the goal.
 
-        The last of them is the wanted action, such as "pick up". As long as the player sees no path
-        to the object, the actions lead to an unseen cell.
+        If the room has a seen path to the object, the last action is the goal's own action, such as
+        "pick up". Otherwise the actions lead to an unseen cell.
         """
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
@@ -162,7 +165,10 @@ class Goal:
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
-        """Return the first of `next_actions`, and how many times in a row it occurs there."""
+        """Return the first of `next_actions`, and how often they repeat it at the beginning.
+
+        For `["go forward", "go forward", "pick up"]`, this is `("go forward", 2)`.
+        """
         action, *others = self.next_actions(room, pose)
         return action, 1 + len([*takewhile(action.__eq__, others)])
 

@@ -21,7 +21,7 @@ THINGS = ("door", "key", "ball", "box")
 
 
 class BabyAI(Environment):
-    """A level of BabyAI (Chevalier-Boisvert et al., arXiv 1810.08272). A problem's facts choose it:
+    """A level of BabyAI (arXiv 1810.08272). The facts of a problem determine the grid:
 
         {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"}
 
@@ -32,8 +32,8 @@ class BabyAI(Environment):
     async def reset(self, problem: Problem) -> None:
         """Make the grid of the problem.
 
-        Raises KeyError if a fact is missing. Raises ValueError for an unknown level, and if the
-        level and seed give a mission that differs from the fact `mission`.
+        Raises KeyError if a fact is missing, and ValueError for an unknown level. Also raises
+        ValueError if minigrid gives the grid a mission other than the fact `mission`.
         """
         facts = problem.facts
         self._grid, self._seed = level(facts["level"]), facts["seed"]
@@ -55,14 +55,14 @@ class BabyAI(Environment):
         return view_text(self._grid)
 
     def state_key(self) -> str:
-        """Return a digest of the grid with the player, the carried object and `over`."""
+        """Return a digest of the state: grid with player, carried object, and `over`."""
         # MiniGrid's hash leaves out the carried object
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""
         return digest([self._grid.hash(64), held, self.over])
 
     async def snapshot(self) -> bytes:
-        """Return all actions so far, one byte each: the index in ACTIONS."""
+        """Return all actions so far. Each byte is the index of an action in ACTIONS."""
         return bytes(self._done)
 
     async def restore(self, snapshot: bytes) -> None:
@@ -144,7 +144,7 @@ def _place(ahead: int, aside: int) -> str:
 
 @cache
 def _gymnasium() -> Any:
-    """Import gymnasium and minigrid, which registers its levels. Return gymnasium."""
+    """Import minigrid, which registers the levels in gymnasium. Return the module gymnasium."""
     require_package("minigrid==3.2.0", "babyai")
     import gymnasium
     import minigrid  # noqa: F401
