@@ -20,15 +20,15 @@ class Architect:
     """An agent that draws the blueprint of an ordered building and has it built.
 
     - With `interprets`, the speaker `interpreter` first names the building and its parts.
-    - With `recalls`, the speaker `designer` reads an earlier order with its blueprint: the best
-      match in the run's memory. This needs the package bm25s (the extra `search`); without the
-      package, ValueError is raised.
-    - The designer may call tools, and then replies with a blueprint. The agent submits it, builds
-      it and inspects the building.
-    - As long as the building is incomplete, the designer reads the report and draws again, at most
-      `reflections` times.
+    - With `recalls`, the speaker `designer` first reads the most similar order in the run's memory
+      and its blueprint. This needs the package bm25s (the extra `search`).
+    - The designer may call tools, and then replies with a blueprint. The agent submits the
+      blueprint, builds it and inspects the building.
+    - If the building is incomplete, the designer reads the report and draws a new blueprint. It
+      does so at most `reflections` times.
 
-    With `instructions=False`, the designer gets no system message.
+    With `instructions=False`, the designer gets no system message. Raises ValueError if `recalls`
+    is set and bm25s is not installed.
     """
 
     def __init__(

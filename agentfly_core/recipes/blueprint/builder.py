@@ -32,8 +32,8 @@ Rung = tuple[Voxel, bool]
 class Construction:
     """The result of `build`.
 
-    `missing` has the cells of the target without their block, with the reason. `scaffolding` lists
-    the cells that had scaffolding, and `residue` the cells that still have scaffolding.
+    `missing` maps the cell of each missing block to the reason. `scaffolding` lists the cells that
+    had scaffolding during the construction. `residue` lists the cells that still have scaffolding.
     """
 
     missing: dict[Voxel, Refusal]
@@ -148,9 +148,10 @@ class _Builder:
 
 
 def _further(step: Rung, free: Mask) -> Iterator[Rung]:
-    """Yield the free neighbours where the row of scaffolding can continue.
+    """Yield the free cells that can continue a row of scaffolding after the cell of `step`.
 
-    They are at the four sides. The cell above is a neighbour, too, if the builder can reach it.
+    These cells are at its four sides. The cell above it is also yielded if the builder can reach
+    that cell.
     """
     cell, rises = step
     for one in around(cell):
@@ -173,7 +174,10 @@ def mask(cells: Collection[Voxel]) -> Mask:
 
 
 def in_reach(cells: Mask) -> Mask:
-    """Return the cells that have a different cell of `cells` at a distance of at most REACH."""
+    """Return a mask of the cells that have another cell of `cells` nearby.
+
+    Nearby means that no coordinate differs by more than REACH.
+    """
     counts = cells.astype(np.int32)
     for axis in range(3):
         sums = np.cumsum(

@@ -29,15 +29,15 @@ def orders(
     families: Sequence[str] = tuple(FAMILIES),
     survival: bool = False,
 ) -> dict[str, list[Problem]]:
-    """Make orders of buildings for each split. Successive orders are from successive families:
+    """Make orders of buildings for each split. The orders go through `families` in turn:
 
         Problem("tower-3f2a90c1d4e5b678",
                 "Build the tower: side 4, height 7, mast 3; walls brick, roof tile.",
                 {"family": "tower", "parts": [["walls", "hollow_box brick 1 1 0 4 4 6"], ...]})
 
-    Under any seed, no combination of sizes of a family occurs in two splits. With `survival`, the
-    builder has limited blocks: the fact `stock` has exactly the building's blocks and 64 blocks of
-    scaffolding.
+    Each combination of sizes of a family belongs to one split, which is the same for every seed.
+    With `survival`, the blocks are limited. The fact `stock` then has the blocks of the building,
+    and 64 blocks of scaffolding.
     """
     draw, sizes = random.Random(seed), {name: _sizes(name) for name in families}
 

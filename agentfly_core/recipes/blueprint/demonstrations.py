@@ -32,15 +32,15 @@ def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def interpreted(order: str) -> str:
-    """Return the building of an order and the names of its parts, as JSON."""
+    """Return JSON such as `{"building": "tower", "parts": ["walls", "roof"]}` for an order."""
     (building,) = re.findall(r"Build the (\w+):", order)
     return json.dumps({"building": building, "parts": [*parts_of(order)]})
 
 
 def spoiled(lines: Sequence[str], wrong: str, draw: random.Random) -> Sequence[str]:
-    """Return the lines of a blueprint with a mistake of MISTAKES in one line.
+    """Return the lines of a blueprint with a mistake in one random line.
 
-    Without a mistake (`wrong` is ""), the lines are unchanged.
+    `wrong` is the kind of mistake: "omit", "move" or "swap". If it is "", the lines are unchanged.
     """
     place = draw.randrange(len(lines))
     before, words, after = lines[:place], lines[place].split(), lines[place + 1 :]

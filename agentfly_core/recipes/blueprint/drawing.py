@@ -32,8 +32,8 @@ def drawn(blueprint: str) -> Grid:
     """Convert a blueprint, such as "box stone 0 0 0 4 4 0", to a grid of the world.
 
     Later lines overwrite earlier lines, and the block `air` removes blocks. Raises ToolError for
-    more than 200 lines, and for a line that cannot be read. In the second case, the message
-    contains the line.
+    more than 200 lines. Also raises ToolError for a line that cannot be read, and quotes this line
+    in the message.
     """
     grid: Grid = np.zeros((SIZE, SIZE, SIZE), np.uint8)
     lines = [line.strip() for line in blueprint.splitlines() if line.strip()]
@@ -93,8 +93,8 @@ def line(first: Voxel, second: Voxel) -> Iterator[Voxel]:
 def stairs(first: Voxel, second: Voxel) -> Iterator[Voxel]:
     """Yield the cells of filled stairs between two corners.
 
-    From the first corner on, the stairs rise by 1 per cell along the longer horizontal side, up to
-    the height of the second corner.
+    At the first corner, the stairs are one block high. They rise by one block per cell along the
+    longer horizontal side, and do not exceed the height of the higher corner.
     """
     sides = [abs(a - b) for a, b in zip(first[:2], second[:2], strict=True)]
     along = 0 if sides[0] >= sides[1] else 1

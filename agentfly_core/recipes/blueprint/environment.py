@@ -34,7 +34,7 @@ class Plot(Environment):
         self.blueprint, self.world = "", VoxelWorld(self._stock)
 
     def submit(self, blueprint: str) -> str:
-        """Replace the submitted blueprint. Return how many blocks of each type it has."""
+        """Replace the submitted blueprint. Return "The blueprint has 35 slate, 2 door."."""
         grid = drawn(blueprint)
         self.blueprint = blueprint
         return f"The blueprint has {_counts(grid)}."

@@ -100,7 +100,7 @@ def order(family: str, sizes: Sizes, materials: Materials) -> str:
 
 
 def parts_of(text: str) -> PartBlueprints:
-    """Make the blueprints of all parts of the building that a text orders.
+    """Make the blueprints of all parts of an ordered building.
 
     Raises ValueError for a text without an order such as "Build the pyramid: levels 4, tip 2; body
     brick, tip tile."

@@ -13,10 +13,10 @@ INTERPRETER = "interpreter"
 
 
 class Shelf:
-    """The blueprints in a memory folder.
+    """The orders and blueprints of complete buildings, read from a memory folder.
 
-    Each of `rows` has the order and the blueprint of a complete building. Before the first such
-    building, `rows` is empty.
+    Each element of `rows` has an order and its blueprint. If no building was complete so far,
+    `rows` is empty.
     """
 
     def __init__(self, folder: Path) -> None:

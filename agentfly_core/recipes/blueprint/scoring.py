@@ -27,11 +27,11 @@ class Assembly(NamedTuple):
 class Fit(NamedTuple):
     """A comparison of a world with an ordered building.
 
-    The world may be shifted by one cell in each direction; the comparison uses the shift with the
-    largest `iou`. `iou` is the number of cells where both have the same block, divided by the
-    number of cells where the world or the building has a block. `wrong` counts the wrong cells of
-    each part. `extra` is the number of the world's blocks outside of the building, divided by the
-    number of the building's blocks.
+    Before the comparison, the world is shifted by at most one cell along each axis to maximise
+    `iou`. `iou` is the number of cells with the right block, divided by the number of cells with a
+    block in the world or in the building. `wrong` counts the wrong cells of each part. `extra` is
+    the number of the world's blocks outside of the building, divided by the number of the
+    building's blocks.
     """
 
     iou: float
@@ -47,7 +47,7 @@ class Fit(NamedTuple):
     def value(self) -> float:
         """0.7 iou + 0.3 complete - 0.3 extra, at least 0.
 
-        It is 1 only if world and building are equal. An `extra` above 1 counts as 1.
+        It is 1 only if world and building are equal. In this formula, `extra` is at most 1.
         """
         return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
 

@@ -35,7 +35,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Refusal(StrEnum):
-    """The reason why the world refuses an action. The value is the end of the error message."""
+    """The reason why the world refuses an action, such as "is out of reach"."""
 
     OUTSIDE = "is outside of the world"
     OCCUPIED = "has a block already"
@@ -59,9 +59,9 @@ class VoxelWorld:
 
     - If `stock` is None, the number of blocks is unlimited.
     - A new block must touch another block or the ground.
-    - To place or remove a block, the builder needs a standing place near the block. A standing
-      place is an empty cell on top of a block or on the ground. Its coordinates must differ from
-      the coordinates of the block by at most REACH. The builder can walk to all standing places.
+    - To place or remove a block, the builder must be in a cell near the block. This cell must be
+      empty, and on top of a block or on the ground. On each axis, its distance from the block must
+      be at most REACH. The builder can walk to all such cells.
     - A removed block returns to the stock. A removal is refused if other blocks would lose their
       connection with the ground.
     """
@@ -99,7 +99,7 @@ class VoxelWorld:
             self.stock[BLOCKS[number]] += 1
 
     def _has(self, block: str) -> bool:
-        """Whether the stock has a block of this type. If it has none, try to craft it."""
+        """Whether the stock has a block of this type. If possible, a missing block is crafted."""
         assert self.stock is not None
         if self.stock[block] > 0:
             return True
@@ -143,7 +143,7 @@ class VoxelWorld:
 
 
 def around(cell: Voxel) -> Iterator[Voxel]:
-    """Yield the up to six neighbours of a cell within the world. The cell below comes last."""
+    """Yield the neighbours of a cell that are within the world. The cell below comes last."""
     x, y, z = cell
     for one in ((x, y, z + 1), (x + 1, y, z), (x - 1, y, z), (x, y + 1, z), (x, y - 1, z)):
         if all(0 <= value < SIZE for value in one):
