@@ -29,17 +29,18 @@ class CoopTeam:
     """ConAgents: a grounder selects endpoints, an executor makes requests, and an observer extracts
     values from the service's answers.
 
-    Each of at most `max_steps` steps adds a value to the notes that the grounder reads.
+    The team takes at most `max_steps` steps. Each step adds a note, usually a value, for the
+    grounder.
 
-    - After a failed request the executor reads the error and makes a new request, at most `retries`
-      times. Without `server_feedback`, it makes only one request.
-    - The observer reads short answers. For an answer of more than `reads` characters, it writes
-      code that extracts the value. After an error it writes new code, at most `retries` times.
-      Without `code_feedback`, it writes code only once. If all code fails, it reads the first
-      `reads` characters of the answer.
+    - The executor makes a request. If the request fails, the executor reads the error and makes a
+      new request, at most `retries` times. Without `server_feedback`, it makes only one request.
+    - The observer reads answers of at most `reads` characters. For longer answers, it writes code
+      that extracts the value. If the code fails, the observer reads the error and writes new code,
+      at most `retries` times. Without `code_feedback`, it writes code only once. If all code fails,
+      the observer reads the first `reads` characters of the answer.
     - Without `observer`, the first `reads` characters of an answer become the note.
-    - With the protocol `adaptive`, the executor may give a task back to the grounder.
-    - Endpoints in `down` answer with the status 503.
+    - With the protocol `adaptive`, the executor may return a task to the grounder with a reason.
+    - `down` lists endpoints that answer with the status 503.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class CoopTeam:
     ) -> HttpAnswer:
         """Return the service's answer to the executor's last request.
 
-        If the executor gives the task back, the answer has the status 0 and the executor's reason.
+        If the executor returns the task, the result has the status 0 and the executor's reason.
         """
         context, answer = executor.context(), HttpAnswer(0, "no request was made")
         form = f"{EXECUTE} {GIVE_BACK}" if self.protocol == "adaptive" else EXECUTE
@@ -107,7 +108,10 @@ class CoopTeam:
         return answer
 
     async def _observed(self, observer: Speaker, task: str, answer: HttpAnswer) -> str:
-        """Return the value for a task from an answer, or the error of a failed request."""
+        """Return a note about the service's answer to a request.
+
+        This is the value that the task needs, or the error of a failed request.
+        """
         if answer.status != 200:
             return f"failed: {answer.status} {answer.body}"
         if not self.observer:
@@ -128,8 +132,8 @@ class CoopTeam:
 class ObserverAlone(CoopTeam):
     """The observer of `CoopTeam` without the other roles.
 
-    It extracts the value from the answer to one request, which is the fact `url` of the problem.
-    The problems are from the dataset `observations`.
+    The fact `url` of a problem is a request to the service. The observer extracts the value from
+    the service's answer. The problems are from the dataset `observations`.
     """
 
     async def __call__(self, episode: Episode) -> Ending:

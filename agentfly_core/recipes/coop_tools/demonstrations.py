@@ -40,8 +40,8 @@ def grounded(text: str) -> str:
 def executed(texts: Sequence[str]) -> str:
     """Reply as the executor, with the URL of a request for the task.
 
-    The name of the parameter is from the endpoint's document. If the last answer of the service is
-    an error with the right name, this name is used.
+    The request uses the parameter's name in the endpoint's document. If the service has just
+    answered that this name is outdated, the request uses the new name in the error.
     """
     document = re.search(r"GET (\S+):.*(?:\n  (\w+):)?", texts[0])
     assert document
@@ -85,7 +85,7 @@ def alone(texts: Sequence[str]) -> str:
 
 
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
-    """Reply as the role that the last text of a conversation addresses."""
+    """Reply to a conversation. The instruction at the end of the last text selects the role."""
     texts = [text for text in texts if text not in agents.ROLES.values()]
     last = texts[-1]
     if last.endswith(agents.GROUND):
