@@ -12,10 +12,10 @@ TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 
 
 class Member:
-    """What one agent of the team gets instead of the episode.
+    """An object that one agent of the team uses like an episode.
 
-    Its replies come from the agent's own speaker. Its method `answer` does not set the answer of
-    the episode; it sets `result`. All other attributes are the attributes of the speaker or the
+    Replies come from the agent's own speaker. The method `answer` sets `result`, not the answer of
+    the episode. All other attributes are from the speaker or, if the speaker lacks them, from the
     episode.
     """
 
@@ -48,16 +48,17 @@ class Member:
 class Evolve:
     """EvoAgent: a first agent answers, then several generations of agents evolve from it.
 
-    `initial` is the import path of the first agent, and `skills` are its skills. It plays the
-    episode's main speaker. List its file in the setting `code_files`. All other agents run the same
-    code as speakers with the role `expert`. Each of them has the instructions of its `AgentSpec`
-    and gives at most `expert_turns` replies.
+    `initial` is the import path of the first agent's code, and `skills` are the first agent's
+    skills. The first agent's replies come from the episode's main speaker. All other agents run the
+    same code with speakers of the role `expert`, and give at most `expert_turns` replies each.
+    Their system messages are made from an `AgentSpec`. List the file of the code in the setting
+    `code_files`.
 
-    The speaker `evolver` proposes, checks and merges agents and answers, see `PromptOperators`.
-    With `pool`, agents are sets of skills: a program proposes, checks and merges them, and the
-    speaker only merges answers, see `SymbolicOperators`. `Evolution` describes `children`,
-    `generations`, `proposals`, `quality_check` and `mutation`. `budget` is the limit of all replies
-    of an episode: a generation begins only if its replies fit into it.
+    The speaker `evolver` proposes and checks agents, and merges answers (see `PromptOperators`).
+    With `pool`, agents are proposed and checked by a program as sets of skills, and the speaker
+    only merges answers (see `SymbolicOperators`). `Evolution` describes `children`, `generations`,
+    `proposals`, `quality_check` and `mutation`. `budget` limits the replies of an episode. No
+    generation begins if its replies could exceed this limit.
     """
 
     def __init__(
@@ -139,10 +140,10 @@ class Evolve:
 class SelfRefine(Evolve):
     """A baseline of `Evolve` without crossover, selection and merging.
 
-    In a loop, the speaker `evolver` proposes an agent, and this agent answers. Its answer replaces
-    the previous answer. The loop ends when the two replies would exceed `budget`, the limit of all
-    replies of an episode. Each proposal is based on the first agent. With `inherit`, it is based on
-    the latest proposed agent.
+    In each round, the speaker `evolver` proposes an agent, and this agent answers. The new answer
+    replaces the previous answer. `budget` limits the replies of an episode. The loop ends when
+    fewer than two replies are left. Each proposal is based on the first agent or, with `inherit`,
+    on the latest proposed agent.
     """
 
     def __init__(self, skills: Sequence[str], inherit: bool = False, budget: int = 100) -> None:

@@ -73,7 +73,7 @@ def checked(asked: str, draw: random.Random) -> str:
 def merged(asked: str, draw: random.Random) -> str:
     """Reply to the prompt for an update: the merged answers.
 
-    For each question, it takes the first answer that is not `?`.
+    The merged answer to a question is the first answer that is not `?`.
     """
     answers = [one.split("; ") for one in re.findall(r"^Answer: (.*)$", asked, re.M)]
     columns = zip(*answers, strict=True)
@@ -91,15 +91,18 @@ OPERATIONS: dict[str, Operation] = {
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
     """Reply to the last text of a conversation.
 
-    If the text contains a prompt of OPERATIONS, the function of this operation replies. Otherwise
-    the reply answers the questions in the text.
+    OPERATIONS maps prompts, such as CROSSOVER, to functions. If the text contains such a prompt,
+    its function makes the reply. Otherwise the reply answers the questions in the text.
     """
     operation = next((reply for mark, reply in OPERATIONS.items() if mark in texts[-1]), None)
     return operation(texts[-1], draw) if operation else answered(texts[0], texts[-1])
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a policy that replies for all speakers by `simulated`, without the problems' facts."""
+    """Return a policy that replies for all speakers with the function `simulated`.
+
+    The policy reads no facts of the problems.
+    """
 
     async def policy(conversation: Conversation) -> str:
         texts = [message.content for message in conversation.messages]

@@ -10,11 +10,11 @@ from agentfly_core.recipes.evolve.operators import AgentSpec, PromptOperators
 class Evolution:
     """EvoAgent's Algorithm 1: several generations of agents.
 
-    In each generation, crossover improves the parents. Then mutation proposes `proposals` new
-    agents from them. The first proposals that pass the quality check, at most `children` of them,
-    become the children of this generation. Without `quality_check`, all readable proposals pass.
-    The function `play` returns the result of a child. Without `mutation`, the children are the
-    improved parents.
+    In each generation, crossover improves the parents. Then mutation makes `proposals` proposals of
+    new agents from the improved parents. The first `children` proposals that pass the quality check
+    become the children. Without `quality_check`, all valid proposals pass. Without `mutation`, the
+    improved parents become the children. The function `play` lets a child answer the problem, and
+    returns the answer.
     """
 
     operators: PromptOperators
