@@ -26,9 +26,10 @@ def ledgers(
             {"answer": "98", "pages": [[47, 12], [83, 55], [20, 31]]},
         )
 
-    The fact `pages` lists the page numbers with their entries. A ledger has `shortest` to `longest`
-    pages. Splits share no pair of a page number and an entry. Raises ValueError unless 2 <=
-    `shortest` <= `longest` <= 90, and if a split has too few pages for its number of ledgers.
+    A problem is a ledger of `shortest` to `longest` pages with one entry each. The fact `pages`
+    lists the page numbers with their entries. Splits share no pair of a page number and an entry.
+    Raises ValueError if `shortest` is below 2, `longest` is above 90, or `longest` is below
+    `shortest`. Also raises ValueError if a split has too few pages for the requested ledgers.
     """
     if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(

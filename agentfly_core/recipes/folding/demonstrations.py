@@ -11,11 +11,11 @@ _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 
 
 def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Return a policy for the agent `agents.folding`, which summarises long contexts.
+    """Return a policy for the agent `Folding`, which summarises long contexts.
 
-    The policy adds up the entries with the tool `carry`, page by page. A summary is the last answer
-    of the tool. In a share `spoilt` of the episodes, the policy makes a mistake: it mistypes a
-    balance, summarises it wrongly, stops early, or misreads the last balance.
+    The policy adds up the entries with the tool `carry`, page by page. Each summary repeats the
+    last answer of the tool. In a share `spoilt` of the episodes, the policy makes a mistake: it
+    mistypes a balance, writes a wrong summary, stops early, or misreads the last balance.
     """
     return replying(seed, spoilt, _carry, ("mistype", "misremember", "stop early", "misread"))
 
