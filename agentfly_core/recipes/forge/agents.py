@@ -20,13 +20,13 @@ class Forge:
 
     A step is either a proposal or a trial. In a proposal, the speaker `optimizer` changes the
     functions. In a trial, the speaker `solver` answers questions with the changed functions. The
-    memory of the run has the functions. The fact `role` of a problem determines its use:
+    memory of the run stores the functions. The fact `role` of a problem determines its use:
 
-    - `train` and `validation`: in a trial, the solver answers with the functions on trial.
-    - `test`: the solver answers with the best functions so far.
-    - `optimize`: in a proposal, the optimizer makes at most `max_actions` changes (actions). For
-      each action it has at most `trials` attempts. After `patience` rejected trials in a row, it
-      proposes no more changes.
+    - `train` and `validation`: in a trial, the solver answers with the changed functions.
+    - `test`: in each step, the solver answers with the best functions so far.
+    - `optimize`: in a proposal, the optimizer makes at most `max_actions` changes. Each change has
+      at most `trials` attempts. After `patience` rejected trials in a row, the optimizer makes no
+      more changes.
 
     Problems that a step does not use get the answer "".
     """
@@ -94,8 +94,8 @@ async def solve(episode: Episode, functions: Functions) -> None:
 def request(state: State) -> str:
     """Write the first prompt of the optimizer.
 
-    It has the best functions, the sets of functions that were rejected since then, and the training
-    answers with the best functions.
+    The prompt has the best functions so far and the training answers with these functions. It also
+    has sets of functions that were rejected after these functions were accepted.
     """
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:

@@ -50,7 +50,7 @@ FUNCTIONS: TypeAdapter[Functions] = TypeAdapter(Functions)
 
 
 def digest_of(made: Functions) -> str:
-    """Compute the digest (hash) of a set of functions. The file of the set is named after it."""
+    """Compute the hash of a set of functions. It is the name of the file with the functions."""
     return digest(FUNCTIONS.dump_python(made, mode="json"))
 
 

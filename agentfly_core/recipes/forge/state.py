@@ -43,7 +43,7 @@ class State(_Part):
     """The memory after a step.
 
     `best` has the best functions so far, and `results` the training answers with these functions.
-    `trying` has the functions that the next step tests. It is None if the next step proposes
+    `trying` has the functions that the next step tests, or None if the next step proposes
     functions. `trials` has the results of all trials so far, in order. `finished` is True once a
     proposal has changed nothing.
     """
@@ -84,12 +84,12 @@ def remember(
     seed: int,
     folder: Path,
 ) -> None:
-    """Write the memory after a step to `folder`. `before` is the folder with the memory before it.
+    """Write the memory after a step to `folder`. The folder `before` has the previous memory.
 
-    After a proposal, the memory has the proposed functions. After a trial, the tested functions are
-    accepted or rejected: they become the best functions if their share of right answers to
-    validation problems is above the best share so far. Otherwise the next proposal starts from the
-    best functions (roll-back).
+    After a proposal, the memory has the proposed functions for the next trial. After a trial, the
+    tested functions become the best functions if their share of right answers to validation
+    problems is the highest so far. Otherwise they are rejected. The next proposal starts from the
+    best functions.
     """
     _remember(before, trajectories, scores, folder, lambda new, best: new > best)
 
@@ -101,7 +101,7 @@ def remember_all(
     seed: int,
     folder: Path,
 ) -> None:
-    """Write the memory like `remember`, but accept the functions of each trial (no roll-back)."""
+    """Write the memory like `remember`, but accept the functions of each trial."""
     _remember(before, trajectories, scores, folder, lambda new, best: True)
 
 
