@@ -38,10 +38,10 @@ class ActorFault(HubFault):
 
 @dataclass
 class JournalEntry:
-    """A request to an actor (an agent in its own process), and its model's replies to this request.
+    """A request to an actor (an agent in its own process), with the replies of the actor's model.
 
-    If `message` is a message, the actor observes it. If `message` is None, the actor replies.
-    `replies` has one entry for each call of the model. The entry of a failed call is
+    `message` is a message for the actor to read. None requests a reply from the actor. `replies`
+    has one entry for each call of the model during the request. The entry of a failed call is
     `{"fault": "...", "refused": False}`.
     """
 
@@ -52,9 +52,8 @@ class JournalEntry:
 class Actor:
     """An agent of a hub that runs in its own process.
 
-    In this process, the function `make` makes the agent. The agent's model has the base URL
-    `{base_url}/{name}`. `counts` has the number of uses of each remedy (`faults.RETRY`, ...) so
-    far.
+    The process calls the function `make` to create the agent. The agent calls its model at the base
+    URL `{base_url}/{name}`. `counts` counts for example retries, under the key `faults.RETRY`.
     """
 
     def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:
@@ -87,7 +86,8 @@ class Actor:
     async def _result(self) -> Any:
         """Return the result of the last request in the journal.
 
-        Replies of the model that the process reports meanwhile are added to the journal.
+        Until then, the process reports each reply of its model. These replies are added to the
+        journal.
         """
         if self._streams is None:
             # a new process reads the request from its copy of the journal
@@ -146,11 +146,10 @@ async def _answer(agent: HubAgent, message: HubMessage | None) -> dict[str, Any]
 
 
 def _completion(url: str, model: str, messages: Sequence[Message]) -> dict[str, Any]:
-    """Call the model. Return `{"content": ..., "cut": ...}`, where `cut` is True for a reply that a
-    token limit ended.
+    """Call the model, and return `{"content": ..., "cut": ...}` with its reply.
 
-    For a failed call, return `{"fault": ..., "refused": ...}`, where `refused` is True for an HTTP
-    status below 500.
+    `cut` is True if a token limit ended the reply. For a failed call, return `{"fault": ...,
+    "refused": ...}`. `refused` is True for an HTTP status below 500.
     """
     written = [{"role": one.role, "content": one.content} for one in messages]
     body = json.dumps({"model": model, "messages": written}).encode()

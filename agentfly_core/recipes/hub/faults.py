@@ -37,7 +37,7 @@ class NoJson(ReplyFault):
 
 
 class BrokenJson(ReplyFault):
-    """A reply has an invalid JSON object that adding or removing one mark does not repair."""
+    """A reply has an invalid JSON object that the parser cannot repair."""
 
 
 class WrongFields(ReplyFault):
@@ -53,7 +53,7 @@ class AmbiguousReply(ReplyFault):
 
 
 class MissingMark(ReplyFault):
-    """A reply lacks marks such as `<say>`, or has them in a wrong order."""
+    """A reply lacks a delimiter such as `<say>`, or has delimiters in a wrong order."""
 
 
 REMEDIES = {AccessFault: RETRY, ReplyFault: ASK_MODEL}
@@ -72,13 +72,13 @@ class ReplyParser(Protocol):
 
 @dataclass
 class Faults:
-    """Treats the faults of an agent's model calls, and counts each remedy in `counts`.
+    """Handles faults of an agent's model calls. `counts` counts retries, repairs and new prompts.
 
     - If the model cannot be reached, the call is repeated after `interval` seconds, at most
       `retries` times.
     - The parser repairs small mistakes in a reply. If it cannot repair the reply, the model is
       prompted for a new reply, at most `questions` times.
-    - All other faults are raised.
+    - All other faults are raised and counted.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -90,10 +90,10 @@ class Faults:
     async def fields(
         self, ask: Callable[[str], Awaitable[Message]], parser: ReplyParser
     ) -> Mapping[str, Any]:
-        """Call the model by `ask` until a reply can be read, and return the reply's fields.
+        """Call the model with `ask` until a reply can be read, and return the reply's fields.
 
-        The argument of `ask` is "" at first. After a reply that cannot be read, it is the reason.
-        Raises HubFault for a fault without a remedy, and if all retries fail.
+        `ask` gets "", or the reason why the last reply could not be read. Raises HubFault for a
+        fault that cannot be retried, and if no retry is left.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

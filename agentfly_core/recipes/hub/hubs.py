@@ -13,10 +13,10 @@ class MessageHub:
             await north()
             hub.add(south)
 
-    Hubs can be nested. Within the inner block, a reply goes only to the members of the inner hub.
-    After the inner block, even after an exception, it goes to the members of the outer hub again.
-    At the end of its block, a hub waits until all its members have finished their work. Then it
-    raises the first error of a reply that the program never awaited.
+    Hubs can be nested. Within the inner block, replies go only to the members of the inner hub.
+    When the inner block has ended, even with an exception, replies go to the members of the outer
+    hub. At the end of its block, a hub waits until all its members have finished their work. If
+    replies failed and were never awaited, the hub then raises the first of their errors.
     """
 
     def __init__(

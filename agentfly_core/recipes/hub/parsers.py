@@ -27,9 +27,9 @@ class JsonReply:
     """A parser for a JSON object with exactly these fields: `JsonReply({"say": str, "votes":
     int})`.
 
-    Text around the object is ignored, and strings are stripped of outer whitespace. If one mark (a
-    quote, comma, colon or brace) is missing, or if there is one comma too many, the object is
-    repaired. It is not repaired if several repairs are possible that give unequal fields.
+    Text around the object is ignored, and strings are stripped of outer whitespace. If one quote,
+    comma, colon or brace is missing, or if there is one comma too many, the object is repaired. If
+    there are several repairs with different results, AmbiguousReply is raised.
     """
 
     types: Mapping[str, type]
@@ -76,14 +76,14 @@ class JsonReply:
 
 @dataclass(frozen=True)
 class MarkedReply:
-    """A parser for texts between marks, such as `<thought>...</thought>`:
-
+    """A parser for texts between delimiters (`marks`), such as `<thought>...</thought>`:
         MarkedReply({"thought": ("<thought>", "</thought>"), "say": ("<say>", "</say>")})
         MarkedReply({"code": ("```python", "```")})
 
-    The texts are stripped of outer whitespace, and text outside of the marks is ignored. If one
-    mark is missing, the parser assumes it immediately before the next mark, or at the end of the
-    reply. It does not do so if the text before this place contains a blank line.
+    The texts are stripped of outer whitespace, and text outside of the delimiters is ignored. If
+    only a closing delimiter is missing, its text ends at the next delimiter or at the end of the
+    reply. If only an opening delimiter is missing, its text begins after the previous delimiter or
+    at the beginning of the reply. If this text contains a blank line, MissingMark is raised.
     """
 
     marks: Mapping[str, tuple[str, str]]
@@ -91,7 +91,8 @@ class MarkedReply:
     def read(self, text: str) -> tuple[Fields, bool]:
         """Return the texts by name.
 
-        The second value is True if the reply had to be repaired, or has text outside of the marks.
+        The second value is True if a delimiter is missing, or if there is text outside of the
+        delimiters.
         """
         expected = [mark for pair in self.marks.values() for mark in pair]
         longest_first = sorted({*expected}, key=len, reverse=True)
@@ -129,7 +130,10 @@ def _object_at(text: str, at: int) -> tuple[dict[str, Any], int] | None:
 
 
 def _repairs(text: str) -> Iterator[str]:
-    """Yield the text with one added mark, or without one comma before a brace."""
+    """Yield repaired texts. In each of them, one character is added or a comma is removed.
+
+    Quotes, commas, colons and braces are added. A comma is removed before a brace.
+    """
     if len(text) > LONGEST or text.count("{") > MOST_BRACES:
         return
     for comma in COMMA.finditer(text):

@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class HubMessage:
-    """A message: `HubMessage("north/1", "north", "4")`. Its id is unique in a conversation."""
+    """A message with its id, sender and content: `HubMessage("north/1", "north", "4")`."""
 
     id: str
     sender: str
@@ -67,11 +67,11 @@ class Participant:
         review = critic(draft)       # works after the draft
         print((await review).content)
 
-    Calling a participant requests a reply. A participant processes such calls and calls of
-    `observe` in order. The audience is determined at the time of the call: it consists of the other
-    members of the group (such as a hub) that the participant joined last and has not left. Each
-    message of another participant is observed only once, even if it is also passed as an argument.
-    Failed replies are not delivered.
+    Calling a participant requests a reply. A participant processes requests and messages in the
+    order of the calls. The audience is determined when the reply is requested. It consists of the
+    other members of one group, such as a hub. This is the last group that the participant has
+    joined and not left. Each message of another participant is observed only once, even if it is
+    also passed as an argument. Failed replies are not delivered to the audience.
     """
 
     def __init__(self, name: str, agent: HubAgent) -> None:

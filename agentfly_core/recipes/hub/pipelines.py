@@ -48,9 +48,10 @@ async def switch(
 async def loop(
     step: HubStep, ends: HubCondition, most: int, message: MaybeMessage = None
 ) -> HubMessage:
-    """Run a step at least once and at most `most` times, until `ends` is true for its message.
+    """Repeat a step until `ends` is true for the step's message, at most `most` times.
 
-    Each repetition gets the message of the repetition before. Returns the last message.
+    The step is run at least once. Each repetition gets the message of the repetition before.
+    Returns the last message.
     """
     reply = await step(message)
     while most > 1 and not ends(reply):

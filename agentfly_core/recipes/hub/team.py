@@ -31,9 +31,9 @@ async def conversation(agents: Mapping[str, HubAgent], prompt: str, first: str) 
     """Play a conversation and return the number in the chair's last reply.
 
     There are two pairs: north and east, south and west. At the same time, each pair combines its
-    two digits in a hub of its own. Then the second member of each pair reports to all members. The
-    pair of the member `first` reports first. The chair replies with the number. If the reply does
-    not have four characters, the chair is called a second time.
+    two digits in a hub of its own. Then the second member of each pair reports to all members. If
+    `first` is "north", east reports before west. Otherwise west reports first. The chair replies
+    with the number. If this reply does not have four characters, the chair is called a second time.
     """
     cast = {name: Participant(name, agent) for name, agent in agents.items()}
     north, east, south, west = (cast[name] for name in WITNESSES)
