@@ -144,12 +144,16 @@ class AuthorPart(ABC):
     ) -> R:
         """Call `function` in this process, with the time limit of this tool or reward.
 
-        Error messages contain its name. Raises the same errors as the module's function `call`.
+        See the module's function `call` for `lent`, the result and the errors.
         """
         return await call(function, self.timeout, self.what, lent)
 
     async def ask_process(self, question: Mapping[str, JSON]) -> JSON:
-        """Call the tool or reward in a child process. Raises the errors of `process_calls.ask`."""
+        """Call the tool or reward in a child process, and return the result as JSON.
+
+        `question` contains the arguments, as the method `answer_apart` of a Tool or Reward expects
+        them. Raises the errors of `process_calls.ask`.
+        """
         part = process_calls.Named(self._path, self.settings)
         return await process_calls.ask(part, question, self.timeout)
 
@@ -162,9 +166,7 @@ class AuthorPart(ABC):
 
 
 def kinds_needed(parts: Iterable[AuthorPart]) -> tuple[type[Environment], ...]:
-    """Return the environment classes that tools and rewards need, in the order in which episodes
-    lease them.
-    """
+    """Return the environment classes that tools and rewards need, in the order of `in_order`."""
     return in_order({kind for part in parts for kind in part.signature.environments.values()})
 
 
@@ -177,10 +179,14 @@ async def call(
     """Call `function()` with a time limit, and return the result.
 
     Asynchronous functions run on the running event loop. Other functions run in their own thread.
-    `what` is the name of the function in errors, such as "The tool 'search'". Raises Overdue after
-    `seconds`, not counting the time in which other calls block the event loop. The environments
-    `lent` to the function are then marked as spoilt, because the function may still be running. All
-    other errors are raised as an Exception, even SystemExit.
+    `what` is the name of the function in errors, such as "The tool 'search'".
+
+    Raises Overdue if the function runs for more than `seconds`. Time in which other calls block the
+    event loop is not counted. `lent` contains the environments that the function uses. After
+    Overdue, their attribute `spoilt` is True, because the function may still be running.
+
+    Other errors of the function are raised unchanged. Only errors that would end the program, such
+    as SystemExit, become RuntimeError.
     """
     try:
         if _is_asynchronous(function):

@@ -34,10 +34,13 @@ Bytes = bytes | mmap.mmap
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """A running call: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, True)`.
+    """A running call: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, in_thread=True)`.
 
-    `since` is the start of the call on the monotonic clock. A call is overdue if it has run for
-    more than `longest` seconds without a pause. `episode` is empty for calls outside of episodes.
+    - `episode`: the id of the episode, or "" for a call outside of episodes
+    - `since`: the start of the call on the monotonic clock. In the result of `holder`, it is the
+      time when the call's code last started to run on the event loop.
+    - `longest`: the number of seconds for which the call may run without a pause
+    - `in_thread`: whether the call runs in its own thread
     """
 
     what: str
@@ -53,10 +56,11 @@ class CallRecord:
 
 
 class CallTable:
-    """The running calls of this process, in `memory`.
+    """Records the running calls of this process in the memory map `memory`.
 
-    `held` is the total time in seconds for which calls have held the event loop. `given_up`
-    contains the rows of calls that still run although their callers have stopped waiting.
+    `held` is the total number of seconds for which the code of calls has run on the event loop.
+    `given_up` contains the rows of calls that still run although their callers have stopped
+    waiting.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -78,11 +82,14 @@ class CallTable:
         return row
 
     def strike(self, row: int) -> None:
-        """Record that a call has ended. Any thread may call this method."""
+        """Record that the call in a row has ended, without releasing the row for other calls.
+
+        Any thread may call this method.
+        """
         CALL.pack_into(self._memory, row * ROW, 0, 0.0, 0.0, False)
 
     def free(self, row: int) -> None:
-        """Record that a call has ended, and release its row for other calls."""
+        """Record that the call in a row has ended, and release the row for other calls."""
         self.strike(row)
         self.given_up.discard(row)
         self._free.append(row)
@@ -93,10 +100,7 @@ class CallTable:
         HEAD.pack_into(self._memory, 0, self._since, row, self._since, self._last)
 
     def release(self) -> float:
-        """Record that the call on the event loop has paused.
-
-        Return the seconds for which it held the loop without a pause.
-        """
+        """Record that the call on the event loop has paused. Return the seconds since `hold`."""
         now = time.monotonic()
         # row 0 is the header, so the row 0 means that the loop is free
         HEAD.pack_into(self._memory, 0, now, 0, now, self._last)
@@ -114,12 +118,12 @@ class CallTable:
 
     @property
     def holder(self) -> CallRecord | None:
-        """The call that holds the event loop, or None."""
+        """The call that is running on the event loop now, or None."""
         return holder(self._memory)
 
 
 def heartbeat(table: Bytes) -> float:
-    """Return the time of the last heartbeat in a table.
+    """Return the time when the process of a table last recorded a heartbeat.
 
     The time is in seconds of the monotonic clock. It is 0 before the first heartbeat.
     """
@@ -128,14 +132,14 @@ def heartbeat(table: Bytes) -> float:
 
 
 def holder(table: Bytes) -> CallRecord | None:
-    """Return the call that holds the event loop, or None."""
+    """Return the call that is running on the event loop now, or None."""
     _, row, since, _ = HEAD.unpack_from(table, 0)
     call = _call(table, row) if row else None
     return CallRecord(call.what, call.episode, since, call.longest, False) if call else None
 
 
 def calls(table: Bytes) -> Sequence[CallRecord]:
-    """Return all recorded calls in a table, including calls that wait."""
+    """Return all running calls in a table, including calls that are suspended at an `await`."""
     last: int = HEAD.unpack_from(table, 0)[3]
     return [call for row in range(1, last + 1) if (call := _call(table, row))]
 
@@ -163,9 +167,10 @@ table = CallTable(mmap.mmap(-1, SIZE))
 
 
 def renew(memory: mmap.mmap | None = None) -> None:
-    """Use a new table for later calls.
+    """Replace the table of this process by a new table, in which later calls are recorded.
 
-    Calls that have already begun continue to write into the old table.
+    The new table is stored in `memory`, by default in a new memory map. Calls that have already
+    begun continue to write into the old table.
     """
     # a module variable, because each call looks up the table when it begins
     global table

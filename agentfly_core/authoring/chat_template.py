@@ -67,10 +67,10 @@ class Conversation:
 class ChatTemplate(Protocol):
     """The chat format of a family of models.
 
-    A conversation can be encoded at once with `open`. It can also be built up: `open` encodes the
-    first messages, and after each sampled reply, `extend` encodes the next messages. Both ways give
-    the same tokens if the tokenizer encodes the text of each reply as the tokens that were sampled.
-    Text of users and tools never becomes special tokens.
+    `open` encodes a whole conversation. An episode can also encode it step by step: `open` encodes
+    the first messages, and after each sampled reply, `extend` encodes the messages that follow.
+    Both ways give the same tokens, if encoding the text of each reply gives the sampled tokens
+    again. Text of users and tools never becomes special tokens.
     """
 
     @property
@@ -88,22 +88,24 @@ class ChatTemplate(Protocol):
         read: Sequence[Message | Observation],
         before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...] | None:
-        """Encode the messages `read` that follow a reply.
+        """Encode the messages between a reply and the next reply.
 
-        `reply` contains the tokens of the reply. `before` contains all messages up to and
-        including the reply. The result ends with the header of the next reply. If `reply` was cut
-        before its end-of-turn token, the result begins with this token, which is not trained.
-        Returns None if the new messages change how the template renders `before`. A new context
-        then starts.
+        - `reply`: the tokens of the reply
+        - `read`: the messages after the reply
+        - `before`: all messages up to and including the reply
+
+        The result ends with the header of the next reply. If the end-of-turn token of `reply` is
+        missing, for example because of the token limit, the result begins with this token. Returns
+        None if the new messages change the tokens of earlier messages. The whole conversation must
+        then be encoded with `open`.
         """
 
     def fit(self, text: str, tokens: int) -> str:
         """Shorten an observation's text to at most `tokens` tokens, by cutting out its middle."""
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """Parse the tokens of a reply into a message with its text, without markup, and its tool
-        calls.
+        """Parse the tokens of a reply into a message with text (without markup) and tool calls.
 
-        Tool calls that cannot be read become BadCall. If the reply ended at a stop string, pass the
-        possible strings as `stop`: the text then ends before the string.
+        Unreadable tool calls become BadCall. `stop` contains the stop strings of the request. The
+        text of the message ends before the first stop string.
         """

@@ -31,8 +31,8 @@ class Environment:
     - `max_uses`: the maximum number of episodes of an instance. Set it to 1 if instances cannot be
       reset.
     - `notice`: a text that `agentfly config` prints
-    - `spoilt`: whether a call that exceeded its time limit may still use the instance. It is then
-      closed after the episode.
+    - `spoilt`: True if a call that exceeded its time limit may still use the instance. The resource
+      manager closes such an instance after the episode.
     - `reset_text`: the last text that `reset` returned
     """
 
@@ -91,6 +91,9 @@ class Environment:
 
 
 def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...]:
-    """Sort environment classes in the order in which all episodes lease them."""
+    """Sort environment classes by module and name.
+
+    All episodes lease their environments in this order, which avoids deadlocks.
+    """
     # sorted by name, because names are equal in all processes
     return tuple(sorted(kinds, key=attrgetter("__module__", "__qualname__")))

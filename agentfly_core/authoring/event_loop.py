@@ -27,10 +27,11 @@ ADVICE = (
 
 
 class LoopHeld(RuntimeError):
-    """Code held the event loop for too long.
+    """Code blocked the event loop for too long.
 
     Example of the message: "The tool 'search' held the event loop for more than 30 s: ...". `call`
-    is the call that held the loop, or None for code outside of calls.
+    is the call (for example of a tool) that blocked the loop. It is None if the code does not
+    belong to a call.
     """
 
     def __init__(self, call: CallRecord | None) -> None:
@@ -48,7 +49,7 @@ NONE_HELD: HeldCalls = {}
 
 
 class Interrupted(BaseException):
-    """The running work was interrupted from another thread."""
+    """Raised by `run` after another thread has called `interrupt`."""
 
 
 class _Loop:
@@ -59,7 +60,7 @@ class _Loop:
         self.answered = 0.0
 
     def require_answers(self) -> None:
-        """Raise LoopHeld if code has held the loop for too long."""
+        """Raise LoopHeld if code has blocked the loop for too long."""
         self.loop.call_soon_threadsafe(self._answer)
         holder = call_table.table.holder
         silent = time.monotonic() - self.answered > LONGEST
@@ -77,15 +78,12 @@ _interrupted = threading.Event()
 
 
 def interrupt() -> None:
-    """Cancel the running work.
-
-    The function `run` that waits for the work then raises Interrupted.
-    """
+    """Cancel the coroutine that `run` is running. `run` then raises Interrupted."""
     _interrupted.set()
 
 
 def forget_interrupt() -> None:
-    """Discard an interrupt that came after its work had ended, so that later work runs."""
+    """Discard a late call of `interrupt`, so that it does not cancel the next `run`."""
     _interrupted.clear()
 
 
@@ -94,8 +92,8 @@ def run(work: Coroutine[Any, Any, R]) -> R:
     result.
 
     If another thread calls `interrupt`, the work is cancelled, and Interrupted is raised when the
-    work has ended. Raises LoopHeld if code holds the loop for too long. All work on this loop is
-    then lost.
+    work has ended. Raises LoopHeld if code blocks the loop for too long. In this case, all other
+    work on the loop is lost, too.
     """
     here, tasks = _current(), list[asyncio.Task[R]]()
     try:
@@ -110,10 +108,11 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 
 
 def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
-    """Call `work`, and repeat it each time an author's function has held the event loop.
+    """Call `work`, and return the result. After each LoopHeld, `work` is called again.
 
-    The argument of `work` are the calls that it must skip, because they have held the loop. Raises
-    LoopHeld if other code held the loop, or if `work` did not skip one of these calls.
+    The argument of `work` contains the calls that have blocked the event loop so far. `work` must
+    skip these calls. Raises LoopHeld if the code that blocked the loop does not belong to a call,
+    or if `work` did not skip a call in its argument.
     """
     held = dict[tuple[str, str], str]()
     while True:
@@ -133,7 +132,10 @@ def _current() -> _Loop:
 
 
 def _give_up(here: _Loop) -> None:
-    """Use a new loop for later work. The old loop stops when the code that holds it returns."""
+    """Use a new loop for later work, instead of the blocked loop `here`.
+
+    The blocked loop stops when the code that blocks it returns.
+    """
     with _turn:
         _loops.clear()
         # the new table is for the new loop; calls on the old loop still write to the old table

@@ -104,10 +104,10 @@ def unbound(function: AuthorFunction) -> AuthorFunction:
 
 
 def refuse_iterators(function: AuthorFunction, what: str) -> None:
-    """Raise ValueError for a generator function or a cached coroutine function.
+    """Raise ValueError for a generator function, or for an `async def` with `functools.cache`.
 
-    For a partial, its function is checked, and for a class, its `__call__`. `what` names the
-    function in the message: "The tool 'search'".
+    The function in a `functools.partial` and the method `__call__` of a class are checked, too.
+    `what` names the function in the message: "The tool 'search'".
     """
     body = unbound(function)
     cached = hasattr(body, "cache_info")
@@ -128,8 +128,8 @@ def refuse_iterators(function: AuthorFunction, what: str) -> None:
 def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None:
     """Raise ValueError if the result of a reward is annotated with a type that is not a score.
 
-    If the reward `compares` episodes, the type must be a list of scores. Results without a clear
-    annotation are checked when they are returned.
+    If `compares` is True, the reward compares episodes, and its result must be a list of scores.
+    Annotations such as Any are accepted, because each result is checked after the call.
     """
     annotation = inspect.signature(function, eval_str=True).return_annotation
     kind = type(None) if annotation is None else typing.get_origin(annotation) or annotation

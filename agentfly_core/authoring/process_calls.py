@@ -37,7 +37,7 @@ def adapter(kind: type[R]) -> TypeAdapter[R]:
 
 
 class Caller(Protocol):
-    """Calls an author's function. All arguments of the function are already bound.
+    """Calls the function of a tool or reward. All arguments of the function are already bound.
 
     `lent` contains the environments among these arguments.
     """
@@ -81,9 +81,10 @@ class Named:
 async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
     """Call a tool or reward in a child process, and return the result.
 
-    At most one process per core works at a time. The limit of `seconds` does not include the
-    import. At the limit, the process and its descendants are killed, and Overdue is raised. Raises
-    Died if the process dies, and ServiceFailure if the import fails or the function raises
+    `question` is passed to the method `answer_apart` of the tool or reward. At most one process per
+    core works at a time. `seconds` limits the call. The wait for a process and the import are not
+    counted. After `seconds`, the process and its descendants are killed, and Overdue is raised.
+    Raises Died if the process dies, and ServiceFailure if the import fails or the function raises
     ServiceFailure.
     """
     asking = _Asking(part, json.dumps(question), seconds)
@@ -143,9 +144,10 @@ class _Process(GuardedProcess):
         super().__init__(PROGRAM, {})
 
     def know(self, part: Named) -> None:
-        """Let the process import a tool or reward. It imports a part with the same settings once.
+        """Let the process import a tool or reward, and apply the settings.
 
-        Raises ServiceFailure if the import fails.
+        A process imports a tool or reward with the same settings only once. Raises ServiceFailure
+        if the import fails.
         """
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
         try:
@@ -160,8 +162,7 @@ class _Process(GuardedProcess):
     def ask(self, question: str, seconds: float) -> Answer:
         """Send a question to the process, and return the answer.
 
-        Raises Overdue after `seconds`, and Died if the process dies or writes something else into
-        the socket.
+        Raises Overdue after `seconds`. Raises Died if the process dies or its answer is not JSON.
         """
         try:
             # also limits sending, because the socket stays full if the process hangs
@@ -184,7 +185,10 @@ _idle: list[_Process] = []
 
 @contextmanager
 def _process() -> Iterator[_Process]:
-    """Yield an idle process or a new process. While AT_ONCE processes are working, wait first."""
+    """Yield an idle process or a new process. At most AT_ONCE processes work at a time.
+
+    If all of them are working, wait until one is idle.
+    """
     with _seats:
         try:
             while not (process := _idle.pop()).alive:

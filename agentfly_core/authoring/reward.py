@@ -43,9 +43,11 @@ class Reward(author_part.AuthorPart):
     """A function that scores a trajectory, made by `@reward`; see also `author_part.AuthorPart`.
 
     The first retry waits `backoff` seconds. The wait doubles with each further retry, to at most
-    LONGEST_WAIT. At most `concurrency` calls run at once; None means no limit. The function
-    `examples` returns Examples (right and wrong answers) of a problem, which `agentfly prepare`
-    scores as a check. The function raises ValueError for a problem without a solution.
+    LONGEST_WAIT. At most `concurrency` calls run at once; None means no limit.
+
+    `examples` is a function that returns right and wrong answers of a problem, as Examples.
+    `agentfly prepare` scores these answers to check the reward. For a problem without a solution,
+    `examples` raises ValueError.
     """
 
     kind: ClassVar[str] = "reward"
@@ -65,9 +67,10 @@ class Reward(author_part.AuthorPart):
         return Group in self.signature.lent.values()
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Grade:
-        """Score a trajectory. If the function fails, return Unscored with its error.
+        """Score a trajectory. If the function fails, return Unscored with the error.
 
-        Only ServiceFailure is raised.
+        `lent` contains the objects for the function's parameters, such as environments, by class.
+        Raises ServiceFailure if a service has failed in all attempts.
         """
         (result,) = await self._scores([trajectory], {Team: Team((trajectory,)), **lent})
         return result
@@ -78,8 +81,11 @@ class Reward(author_part.AuthorPart):
         held: HeldCalls = NONE_HELD,
         episode: Sequence[Trajectory] = (),
     ) -> Grade:
-        """Score a stored trajectory. If the score is missing or cannot be computed, return
-        Unscored.
+        """Score a stored trajectory.
+
+        A score that was computed during the episode is reused. Returns Unscored if the reward fails
+        or needs an environment, or if `held` (calls to skip) contains the call. `episode` contains
+        the trajectories of all speakers, for a parameter of type Team.
         """
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -97,10 +103,11 @@ class Reward(author_part.AuthorPart):
         held: HeldCalls = NONE_HELD,
         episode: Sequence[Trajectory] = (),
     ) -> list[Grade]:
-        """Score one stored trajectory. If the reward compares episodes, score a group of
-        trajectories.
+        """Score stored trajectories, and return one score for each.
 
-        If the reward has a Team parameter, the team consists of the trajectories in `episode`.
+        If the reward compares episodes, `trajectories` has one trajectory for each episode of a
+        problem. Otherwise it has one trajectory. Calls in `held` are skipped, and give Unscored.
+        `episode` contains the trajectories of all speakers, for a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
@@ -113,7 +120,11 @@ class Reward(author_part.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Answer a request within the separate process of a reward with process=True."""
+        """Score the trajectories in `question` (JSON). The reward's child process calls this
+        method.
+
+        `caller` calls the reward's function. The result is `{"grades": [<score>, ...]}`.
+        """
         work = process_calls.adapter(_Question).validate_python(question)
         grades = await self._grades(work.group, {Team: work.team}, caller)
         return {"grades": [asdict(one) for one in grades]}
@@ -181,9 +192,7 @@ class Reward(author_part.AuthorPart):
 
     @property
     def _seats(self) -> asyncio.Semaphore | None:
-        """The semaphore that enforces `concurrency` on the running event loop. None without a
-        limit.
-        """
+        """The limit of concurrent calls on the running event loop, or None for no limit."""
         if self.concurrency is None:
             return None
         loop = asyncio.get_running_loop()
@@ -241,13 +250,14 @@ def reward(**options: Unpack[RewardOptions]) -> Callable[[AuthorFunction], Rewar
 def reward(
     function: AuthorFunction | None = None, /, **options: Unpack[RewardOptions]
 ) -> Reward | Callable[[AuthorFunction], Reward]:
-    """Make a reward from a function or a class. A call returns a number or a Score; see Reward.
+    """Make a reward from a function or a class. The function returns a number or a Score.
 
-    Parameters with the annotation Trajectory, Team, Problem, Group or an environment class are
-    filled in. A Team contains the trajectories of all speakers of the episode. A reward with an
-    environment runs at the end of the episode. All other rewards run later, on the stored episodes.
-    A Group contains all episodes of a problem. A reward with a Group returns a list with one score
-    for each of these episodes.
+    See Reward for the options. For a class, the function is its `__call__`. Parameters with the
+    annotation Trajectory, Team, Problem, Group or an environment class are filled in. A Team
+    contains the trajectories of all speakers of the episode. A reward with an environment runs at
+    the end of the episode. All other rewards run later, on the stored episodes. A Group contains
+    all episodes of a problem. A reward with a Group returns a list with one score for each of these
+    episodes.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
@@ -259,9 +269,11 @@ def reward(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request to a reward in another process: score `group`, or the only trajectory in `group`.
+    """A request to a reward in another process.
 
-    `team` contains the trajectories of the episode's speakers.
+    - `group`: the trajectories to score. If the reward does not compare episodes, there is only
+      one.
+    - `team`: the trajectories of all speakers of the episode, for a parameter of type Team
     """
 
     group: Group

@@ -40,12 +40,16 @@ async def score(
 
     The result has the order of `trajectories`. If an episode has several speakers, rewards read the
     trajectory with the answer; see `speakers.answering`. `main` is the name of the agent's main
-    speaker. Scores that were computed during the episode are reused. Calls in `held` are skipped.
+    speaker. Scores that were computed during the episode are reused. `held` contains reward calls
+    that have blocked the event loop. They are skipped, and their episodes are Unscored.
 
-    The keys of `Scored.rewards` are `name`, `name/part`, `name/speaker/role` and, for the second
-    speaker of a role, `name/speaker/role/2`. The values are not weighted. An episode is Unscored if
-    it FAILED, or if one of its rewards gave no score. It is also Unscored if a reward's
-    `by_speaker` contains a speaker without a trajectory in `among` (by default `trajectories`).
+    For a reward `exact`, the keys of `Scored.rewards` are `exact`, `exact/tag` for its part `tag`,
+    `exact/speaker/worker` for the role `worker`, and `exact/speaker/worker/2` for the second
+    worker. The values are not weighted.
+
+    An episode is Unscored if it FAILED, or if one of its rewards gave no score. It is also Unscored
+    if `Score.by_speaker` contains an unknown speaker. A speaker is known if `among` (by default
+    `trajectories`) contains one of its trajectories.
     """
     # as many tasks as the largest `concurrency`, because fewer would silently lower it
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
@@ -114,7 +118,10 @@ async def _scored(
     seats: asyncio.Semaphore,
     held: HeldCalls,
 ) -> list[Scored]:
-    """Return the scores of an episode's trajectories, in the same order."""
+    """Score an episode. Return the scores of its trajectories, in the order of `episode`.
+
+    `answered` is the trajectory that the rewards read. `speakers` has the names of all speakers.
+    """
     if answered.ending is Ending.FAILED:
         reason = Unscored(f"episode failed: {answered.error}")
         return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
@@ -135,9 +142,10 @@ async def _scored(
 def _held(
     scores: Mapping[str, tuple[float, Grade]], trajectory: Trajectory, answered: bool
 ) -> Scored:
-    """Combine the scores of an episode for one trajectory.
+    """Return the scores of one trajectory, given the scores of its episode.
 
-    `answered` is true for the trajectory with the answer. Only this trajectory gets turn rewards.
+    If a reward has a separate value for the trajectory's speaker, this value is used. `answered` is
+    True for the trajectory with the answer. Only this trajectory gets turn rewards.
     """
     own = dict(scores)
     for name, (weight, score) in scores.items():
@@ -161,8 +169,9 @@ def _unknown(score: Score, speakers: Iterable[str]) -> list[str]:
 def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> Scored:
     """Return the weighted sum of a trajectory's rewards.
 
-    Example: `combined("9f2c", {"exact": (1.0, Score(1.0))})`. The result is Unscored if a reward is
-    missing, or if the sum is too large or NaN.
+    `by_name` has the weight and the score of each reward: `combined("9f2c", {"exact": (1.0,
+    Score(1.0))})`. The result is Unscored if one of these scores is Unscored, or if the sum is too
+    large or NaN.
     """
     scores = {
         name: (weight, score)
@@ -191,9 +200,7 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
 
 
 def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
-    """Return the entries of `Scored.rewards`: the values of rewards, of their parts and of
-    speakers.
-    """
+    """Return the unweighted values for `Scored.rewards`; see `score` for their keys."""
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
         if isinstance(score, Score):

@@ -28,10 +28,11 @@ class Overdue(Exception):
 
 
 class AuthorCall:
-    """A running call of an author's function: `AuthorCall("The tool 'search'", 30.0)`.
+    """A running call of a tool, an agent or other code that users write.
 
-    The clock of the call pauses while other calls block the event loop. A call in a thread ends
-    with its thread. Other calls end when their task, and all tasks that it started, have ended.
+    Example: `AuthorCall("The tool 'search'", 30.0)`. Time in which other calls block the event loop
+    does not count towards the time limit. A call in a thread ends when the thread ends. A call on
+    the event loop ends when all of its tasks have ended, including tasks that its code has started.
     """
 
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
@@ -50,25 +51,28 @@ class AuthorCall:
         return self._seconds - (time.monotonic() - self._begun - others)
 
     def require_time(self) -> None:
-        """Raise Overdue if the time limit has passed. The late result is then discarded."""
+        """Raise Overdue if the time limit has passed, even if a result exists."""
         if self.left <= 0:
             raise Overdue(f"no result within {self._seconds:g} s")
 
     async def wait(self, ended: asyncio.Future[R]) -> None:
-        """Wait until the call has a result. Raises Overdue at the time limit."""
+        """Wait until the future `ended` has the result. Raises Overdue at the time limit."""
         while not ended.done():
             self.require_time()
             await asyncio.wait([ended], timeout=None if self._seconds == math.inf else self.left)
 
     def begin(self) -> None:
-        """Count one more running thread or task of this call."""
+        """Record that a thread or task of this call starts."""
         # a server or timer that a call started may begin tasks after the call has ended
         if not self._open:
             self._row = self._table.begin(*self._record)
         self._open += 1
 
     def end(self, _: object = None) -> None:
-        """Count one thread or task of this call as ended. After the last one, the call is over."""
+        """Record that a thread or task of this call has ended.
+
+        When all threads and tasks have ended, the call is removed from the call table.
+        """
         self._open -= 1
         if not self._open:
             self._table.free(self._row)
@@ -92,13 +96,13 @@ class AuthorCall:
 
 
 def is_cancelled() -> bool:
-    """Whether the call to which the running code belongs was cancelled."""
+    """Whether the running code belongs to a call that was cancelled."""
     call = _call.get()
     return call is not None and call.cancelled
 
 
 class Steps(Coroutine[Any, Any, R]):
-    """Wrap the `coroutine` of a call's task, and record the times when it holds the event loop."""
+    """Runs `coroutine`, and records the times at which its code runs on the event loop."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, R], call: AuthorCall) -> None:
         self.coroutine, self._call = coroutine, call
@@ -193,9 +197,7 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
 
 
 def harmless(error: BaseException) -> Exception:
-    """Convert any exception to an Exception, so that `sys.exit` in an author's code does not end
-    the program.
-    """
+    """Convert any exception to an Exception. A tool's `sys.exit` then does not end the program."""
     if isinstance(error, Exception):
         return error
     text = f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
@@ -232,8 +234,9 @@ def _of_its_call(
     work: Coroutine[Any, Any, R] | Generator[Any, None, R],
     context: contextvars.Context | None = None,
 ) -> asyncio.Task[R]:
-    """A task factory for the event loop. A task that a call starts is counted as a task of this
-    call.
+    """Create a task. The event loop uses this function as its task factory.
+
+    If code of a call creates the task, the call ends only after the task has ended.
     """
     call = context.get(_call) if context else _call.get()
     if call is None or not isinstance(work, Coroutine):

@@ -49,7 +49,7 @@ class StepResult:
     """The result of a tool call with a reward for this step: `StepResult("It opens.",
     reward=0.25)`.
 
-    The model reads only `result`. Raises ValueError if the reward is not a usable number.
+    The model reads only `result`. Raises ValueError if the reward is not finite or too large.
     """
 
     result: object
@@ -68,8 +68,8 @@ class Tool(author_part.AuthorPart):
     `max_chars` bytes of UTF-8. Results without a text form, such as pictures, raise ServiceFailure.
 
     - `parallel`: whether several calls of the tool in one reply run concurrently
-    - `ends_episode`: whether a successful call ends the episode. The result of this call is then
-      the answer.
+    - `ends_episode`: whether a successful call ends the episode, with the call's result as the
+      answer
     """
 
     kind: ClassVar[str] = "tool"
@@ -143,7 +143,10 @@ class Tool(author_part.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Answer a request within the separate process of a tool with process=True."""
+        """Run the call in `question` (JSON). The tool's child process calls this method.
+
+        `caller` calls the tool's function. The result is the observation as JSON.
+        """
         request = process_calls.adapter(_Question).validate_python(question)
         lent: dict[type[Lent], Lent] = {Problem: request.problem} if request.problem else {}
         return asdict(await self._answer(request.call, lent, caller))
@@ -177,7 +180,11 @@ class Tool(author_part.AuthorPart):
             return self._error(fault(error))
 
     def _tell(self, error: BaseException, lent: Mapping[type[Lent], Lent]) -> None:
-        """Log an error of the tool for its author, once for each line of code."""
+        """Log a warning about an error of the tool. Only the first error of each line of code is
+        logged.
+
+        The warning names the problem in `lent`.
+        """
         where = tracebacks.own_line(error)
         problem = lent.get(Problem)
         first = f" (first in the problem {problem.id!r})" if isinstance(problem, Problem) else ""
@@ -212,7 +219,7 @@ class Tool(author_part.AuthorPart):
             ) from None
 
     def _plain(self, value: Any) -> Any:
-        """Convert a value to JSON types if `json.dumps` cannot.
+        """Convert a value to JSON types. Called for values that `json.dumps` cannot encode.
 
         Raises ServiceFailure for a value without a text form.
         """
@@ -221,7 +228,7 @@ class Tool(author_part.AuthorPart):
         return to_jsonable_python(value, fallback=self._written)
 
     def _written(self, value: Any) -> Any:
-        """Convert a value of an author's class to JSON types.
+        """Convert an array to a list, and any other object to the text `str(value)`.
 
         Raises ServiceFailure for a value without a text form.
         """

@@ -50,7 +50,7 @@ class BadArguments(ValueError):
 
 
 class Arguments:
-    """The parameters of one tool that the model fills in.
+    """Validates the arguments that a model passes to a tool.
 
     `schema` is a JSON schema of an object, without references. The constructor raises ValueError if
     a parameter has a type without a JSON schema.
@@ -71,10 +71,10 @@ class Arguments:
             ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """Validate the arguments of a call, convert them to Python types, and add copies of
-        defaults.
+        """Validate the arguments of a call, and convert them to Python types.
 
-        Raises BadArguments if the arguments are invalid. The message lists all mistakes.
+        Missing arguments get copies of their defaults. Raises BadArguments if the arguments are
+        invalid. The message lists all mistakes.
         """
         try:
             return self._check.validate_python(dict(sent))
@@ -138,7 +138,7 @@ def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, 
 def _optional(default: object) -> Any:
     """Make a pydantic field with a default value.
 
-    If JSON cannot express the default, the schema shows it as text.
+    A default without a JSON form, such as NaN, is written into the schema as text.
     """
     shown: JsonValue
     try:
