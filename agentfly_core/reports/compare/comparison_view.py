@@ -78,7 +78,7 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
 def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
     """Return a table with the held-out success of each group.
 
-    The columns `keys` show settings. Their titles are wrapped at the dots.
+    It has a column for each setting in `keys`. The titles of these columns are wrapped at the dots.
     """
     numbers = ["seed", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
     count = comparison.left_out

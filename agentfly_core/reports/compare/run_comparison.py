@@ -41,7 +41,7 @@ class TriedPolicy:
     - `goal`: the reward that decides success
     - `solved`: for each problem, the share of its episodes that are solved. Empty for a policy that
       is only planned.
-    - `code`: the digests of the author's functions and classes: `{"my_shop.price": "77b0c2a1"}`
+    - `code`: the digests of the user's functions and classes: `{"my_shop.price": "77b0c2a1"}`
     """
 
     run: str
@@ -107,7 +107,7 @@ def problems_digest(store: Store, data: Pointer, split: str) -> str:
 
 
 def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
-    """Return a policy without its evaluation. The policy may not exist yet."""
+    """Return a policy without its evaluation. The policy itself does not have to exist yet."""
     # compared policies have the same held-out problems under any seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))
@@ -135,7 +135,8 @@ class SeedGroup:
               Estimate(0.041, (0.02, 0.062), "problems and seeds"))
 
     `differs` has the settings that distinguish this group from the other groups. `difference` is
-    the success of this group minus the success of the base group. It is None for the base group.
+    the success of this group minus the success of the first group of the comparison. It is None for
+    the first group.
     """
 
     differs: Mapping[str, JSON]
@@ -147,8 +148,8 @@ class SeedGroup:
     def label(self) -> str:
         """A label for the group.
 
-        If a single setting distinguishes the group, this is the setting and its value. Otherwise it
-        is the text in `runs`.
+        If `differs` has only one setting, the label is this setting with its value, such as
+        `update.learning_rate=3e-4`. Otherwise the label is the text in `runs`.
         """
         if len(self.differs) == 1:
             ((key, value),) = self.differs.items()
@@ -230,8 +231,9 @@ class RunComparison:
 def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
     """Group policies by their settings, and compare each group with the group of the first policy.
 
-    Raises ValueError if the policies have different problems or goals, if two policies have the
-    same settings and seed, or if fewer than two problems have scored episodes of all policies.
+    Only problems on which every policy has a scored episode are compared. Raises ValueError if
+    there are fewer than two such problems. Also raises ValueError if the policies have different
+    problems or goals, or if two policies have the same settings and seed.
     """
     require_comparable(policies)
     by_settings: dict[str, list[TriedPolicy]] = {}
@@ -260,10 +262,10 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
 
 
 def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
-    """Return the settings of each policy, with entries that show differences of the author's code.
+    """Return the settings of each policy, with an entry for each function of the user's code.
 
-    The digests of modules are replaced by one entry for each function: `{"code.my_shop.price":
-    "changed"}`.
+    The entry shows whether the function changed: `{"code.my_shop.price": "changed"}`. The entries
+    of a module's functions replace the digest of the module.
     """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {
@@ -287,9 +289,9 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
 
 
 def _change(versions: Sequence[str | None], version: str | None) -> str:
-    """Return a word for one of the versions of a function: "unchanged", "changed", "version 3".
+    """Return a word for the version `version` of a function: "unchanged", "changed" or "version 3".
 
-    The first entry of `versions` is the version of the base.
+    `versions` lists all versions of the function. The first of them is called unchanged.
     """
     number = versions.index(version)
     return ("unchanged", "changed")[number] if number < 2 else f"version {number + 1}"
@@ -350,7 +352,7 @@ def shown(value: JSON) -> str:
 
 
 def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:
-    """Return the keys with values that differ between the mappings in `settings`, in order."""
+    """Return the keys with values that differ between the mappings in `settings`."""
     keys = dict.fromkeys(key for each in settings for key in each)
     return [key for key in keys if len({_written(each.get(key)) for each in settings}) > 1]
 

@@ -80,9 +80,10 @@ class Curve:
 def curve(store: Store, run: str, last: int) -> Curve:
     """Return the learning curve of the steps 1 to `last` of a run, including steps before a fork.
 
-    The duration of a step is the sum of its rollout, score and update times. If steps overlap, it
-    is the time between the end of the previous update and the end of this update. If all episodes
-    of a step are unscored, only its tokens and seconds count.
+    The duration of a step is the sum of its rollout, score and update times. If steps overlap, the
+    duration is the time between the end of the previous update and the end of this update. The
+    curve skips a step if all of its episodes are unscored. The tokens and seconds of this step are
+    still included in the positions of the next steps.
     """
     rows = []
     for layout in (step_layout(store, run, step) for step in range(1, last + 1)):
@@ -144,13 +145,14 @@ class Unbroken:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The figures of a step. Step 0 is the policy before step 1, which is only evaluated.
+    """The figures of a step. Step 0 is the policy before training, and has only an evaluation.
 
     Step(7, {"reward": 0.61, "success": 0.58, "tokens": 31.5, "kl": 0.012, "entropy": 0.41,
              "seconds": 12.3}, {"exact": 0.58, "tool_format": 0.9}, {"test": Rate(0.9, ...)})
 
-    `parts` has the means of the rewards and of their parts. It is empty if there is only one
-    reward. `held_out` has the success of the step's policy on each set of held-out problems.
+    `parts` has the mean of each reward and of each part of a reward. If there is only one mean,
+    `parts` is empty, because this mean equals the reward. `held_out` has the success of the step's
+    policy on each set of held-out problems.
     """
 
     step: int

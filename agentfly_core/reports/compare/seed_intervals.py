@@ -30,7 +30,7 @@ Source = Literal["problems", "problems and seeds"]
 class Estimate:
     """A number with its 95 % interval: `Estimate(0.041, (0.02, 0.062), "problems and seeds")`.
 
-    `source` says which variation the interval covers: between problems only, or also between seeds.
+    `source` is the variation that the interval covers: "problems", or "problems and seeds".
     """
 
     value: float

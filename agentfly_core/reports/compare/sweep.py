@@ -37,9 +37,10 @@ def alternatives(override: str) -> list[str]:
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
     """Return a list of overrides for each run of a sweep.
 
-    `seeds` is the number of seeds. If the seed of the experiment is 0, three seeds are 0, 1 and 2.
-    All runs use the problems of the first seed, unless data.seed is set. Raises ValueError if a key
-    is given twice, or if the overrides contain `seed` although `seeds` is not None.
+    `seeds` is the number of seeds. The first seed is the seed of the experiment, and each further
+    seed is higher by 1. All runs use the problems of the first seed, unless data.seed is set.
+    Raises ValueError if a key is given twice. Also raises ValueError if `seeds` is given, and the
+    overrides contain `seed`.
     """
     keys = [override.partition("=")[0] for override in overrides]
     if twice := [key for key in keys if keys.count(key) > 1]:
@@ -70,10 +71,10 @@ def is_finished(store: Store, run: str) -> bool:
 
 
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
-    """Return references of runs, in which each `sweep:NAME` is replaced.
+    """Return references of runs. Each `sweep:NAME` is replaced by the names of the sweep's runs.
 
-    It is replaced by the names of all runs with the tag NAME, the oldest first. Raises ValueError
-    if all runs lack the tag, and Damaged if a run.json is damaged.
+    A sweep's runs have the tag NAME. Their names are sorted by age, the oldest first. Raises
+    ValueError if no run has the tag, and Damaged if a run.json is damaged.
     """
     names: list[str] = []
     for reference in references:

@@ -36,7 +36,8 @@ class HeldOut:
 
     - `goal`: the share of solved episodes
     - `reward/NAME`: the mean of each reward
-    - `task/sums`: in a mixture of tasks, the goal once more, under the name of the problem's task
+    - `task/NAME`: the same value as `goal`, only for a problem of the task NAME in a mixture of
+      tasks
     - `tokens`: the mean number of sampled tokens
     - `unreadable_calls`: the share of tool calls that cannot be parsed
     - `unscored`: the share of episodes without a score; missing if it is 0
@@ -48,7 +49,10 @@ class HeldOut:
     by_problem: Mapping[str, HeldOutMeans]
 
     def where(self, wanted: Callable[[str], bool]) -> HeldOut:
-        """Return the outcomes of the problems with an id for which `wanted` returns True."""
+        """Return only the outcomes of some problems.
+
+        A problem is included if `wanted` returns True for its id.
+        """
         kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
         return replace(self, by_problem=kept)
 

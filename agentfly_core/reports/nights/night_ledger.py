@@ -56,14 +56,14 @@ class Champion:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The start of a night: `Beginning(Night(number=12), "f491...84",
-    {"single": 4096}, 0, ["night={...}", "model=run:nightly-2026-11-20@15"])`.
+    """The start of a night: `Beginning(Night(number=12), "f491...84", {"single": 4096}, 0,
+    ["night={...}", "model=run:nightly-2026-11-20@15"])`.
 
-    - `night`: the number of the night, and its position in the order of problems
+    - `night`: the number of the night, and its first position in the order of problems
     - `dataset`: the digest of the dataset
     - `problems`: the number of training problems of each task
     - `seed`: determines the order of problems
-    - `changes`: the overrides of settings with which the night is trained
+    - `changes`: the overrides of settings for the training of this night
     """
 
     night: Night
@@ -109,7 +109,7 @@ policy.
 
 @dataclass(frozen=True, slots=True)
 class NightEntry:
-    """An entry of the ledger: an event of a night.
+    """An event of a night (a nightly training run), as an entry of the night ledger.
 
     `NightEntry(31, 1763740000000, "nightly-2026-11-21", "promoted", "Success rose by 2.1 points (at
     least 0.9).", Judgement(...))`
@@ -183,10 +183,12 @@ class NightHistory:
 
 @dataclass(frozen=True)
 class NightLedger:
-    """The ledger of an experiment's nights: `NightLedger(store, "quickstart")`.
+    """The events of an experiment's nights (nightly training runs): `NightLedger(store,
+    "quickstart")`.
 
-    Each entry is a file, such as `nights/NAME/000031.json`, and contains the digest of the previous
-    entry. `head.json` contains the number of the last entry. With it, a missing entry is noticed.
+    Each event is an entry in a file, such as `nights/NAME/000031.json`. An entry contains the
+    digest of the previous entry. `head.json` contains the number of the last entry. It shows
+    whether the last files are missing.
     """
 
     store: Store

@@ -167,9 +167,9 @@ def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]
     """Choose the episodes with the largest gains in reward, followed by the episodes with the
     largest losses.
 
-    The reward of the champion's episode is compared with the reward of the challenger's episode of
-    the same problem. With several speakers, the trajectory with the answer is compared. An episode
-    is skipped if one of the two rewards is missing.
+    The reward of the challenger's episode is compared with the reward of the champion's episode of
+    the same problem. If an episode has several speakers, only the speaker with the answer is
+    compared. An episode is skipped if one of the two rewards is missing.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]
@@ -179,9 +179,9 @@ def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]
 
 
 def shown(twice: Twice) -> str:
-    """Return the section about an episode.
+    """Return the report's section about a problem that both policies played.
 
-    It has the change of the reward and both conversations.
+    It has the change of the reward and the conversations of both policies.
     """
     ((champion, _),), ((challenger, _),) = twice.against.conversations, twice.shown.conversations
     problem, before, after = challenger.problem, twice.against.reward, twice.shown.reward

@@ -50,7 +50,7 @@ PREFIX = "nightly-"
 
 
 class NightWork(Protocol):
-    """The work of nights for which services such as a sampler are needed."""
+    """The operations of nights (nightly training runs) that need services such as a sampler."""
 
     def dataset(self) -> Artifact:
         """Prepare the dataset of the experiment, and return it."""
@@ -126,7 +126,11 @@ class Nights:
         self._record(night, "given_up", why, scored)
 
     def play(self, night: str) -> Summary:
-        """Train a night to its end, and judge its last policy, unless this was done before."""
+        """Train a night to its end, and judge its last policy.
+
+        Skips the training if the night is already trained, and the judgement if it is already
+        judged.
+        """
         store = self.experiment.store
         summary = finished(store, night)
         # if the process was killed between the summary and the entry, training returns at once
@@ -187,12 +191,18 @@ class Nights:
 
 
 def policy_at(store: Store, run: str, step: int) -> Champion:
-    """Return the policy of a step of a run as a `Champion` object. The policy is not promoted."""
+    """Return the policy of a step of a run as a `Champion` object.
+
+    This does not promote the policy.
+    """
     return Champion(RunPolicy(run, step), policy_of(store, run, step))
 
 
 def last_policy(store: Store, run: str) -> Champion:
-    """Return the policy of the last step of a run as a `Champion` object. It is not promoted."""
+    """Return the policy of the last step of a run as a `Champion` object.
+
+    This does not promote the policy.
+    """
     return policy_at(store, run, recorded_settings(known_run(store, run)).steps)
 
 
@@ -222,9 +232,9 @@ def beginning(
     The position is where the last night ended. Problems that the last night did not score are
     played again. If the data or the seed changed, a new epoch begins.
 
-    The night starts from the champion. If `start` (the setting promotion.start) is "last", it
-    starts from the policy of the night that finished last. If such a policy does not exist yet, the
-    night starts as the experiment does, but with a new optimizer state.
+    The night starts from the champion. If `start` (the setting promotion.start) is "last", the
+    night starts from the policy of the last finished night instead. If no such policy exists yet,
+    the night starts from the experiment's own model and warm start, with a new optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)
@@ -255,8 +265,9 @@ def _position(history: NightHistory, data: Pointer, seed: int, sizes: Mapping[st
 def recorded_changes(
     store: Store, night: str, experiment: str, today: Mapping[str, JSON]
 ) -> list[str] | None:
-    """Return overrides with which today's settings become the recorded settings of a night.
+    """Return the recorded settings of a night that differ from today's settings, as overrides.
 
+    With these overrides, an interrupted night continues with the settings with which it began.
     Returns None if the night has not begun. Raises ValueError if the run with the night's name
     belongs to another experiment.
     """

@@ -93,9 +93,9 @@ class Comparison:
 class Verdict:
     """The comparisons of a night: `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`.
 
-    The first comparison is the goal. The guards follow, which are outcomes that must not get worse.
-    The last comparison is the confirmation, if the policy was compared a second time. `worse` is
-    True if the challenger is worse at the goal with 95 % confidence.
+    The first comparison is the goal. The next comparisons are the guards (outcomes that must not
+    get worse). The last comparison is the confirmation, if the policy was compared a second time.
+    `worse` is True if the challenger is worse at the goal with 95 % confidence.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -131,13 +131,16 @@ def judge(
 
     A guard is an outcome that must not get worse by more than its margin. The 95 % lower bound of
     the mean difference must be above 0 for the goal, and above -margin for each guard. This is an
-    intersection-union test (Berger 1982, Technometrics 24, 295-300). A wrong promotion requires
-    that a violated guard passes by chance, which is rarer with more guards. The level of 5 % is
-    therefore not divided among the guards.
+    intersection-union test (Berger 1982, Technometrics 24, 295-300). All comparisons must pass, so
+    further guards do not make a wrong promotion more likely. The level of 5 % is therefore not
+    divided among the guards.
 
-    The guards are the rewards, parts of rewards, the success in each task of a mixture, the number
-    of tokens, unreadable calls, unscored episodes, and the success on the datasets in `datasets`. A
-    part of a reward is a guard only if both policies have the part on all problems with the reward.
+    The guards are:
+
+    - each reward, and the success in each task of a mixture
+    - each part of a reward that both policies have on all problems with this reward
+    - the number of tokens, unreadable calls, and unscored episodes
+    - the success on each dataset in `datasets`
 
     An unscored episode of the challenger counts as failed. Otherwise, failures that stay unscored
     would help the challenger. If all episodes of the champion on a problem are unscored, the
@@ -180,9 +183,9 @@ def compare_goal(
 def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
     """Return the outcomes `held` of a policy, with unscored episodes counted as failed.
 
-    A failed episode does not reach the goal. Each reward of a failed episode is the lowest reward
-    in `held` and `other`, which has the outcomes of the other policy. Its tokens and calls are not
-    counted.
+    A failed episode does not reach the goal. For each reward, it gets the lowest value that the
+    outcomes of both policies (`held` and `other`) contain. The tokens and calls of a failed episode
+    are not counted.
     """
     lowest: dict[str, float] = {}
     for outcome in (*held.by_problem.values(), *other.by_problem.values()):
@@ -199,10 +202,10 @@ def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
 
 
 def scored_pairs(champion: HeldOut, challenger: HeldOut) -> OutcomePairs:
-    """Pair the outcomes of both policies for each problem on which both have a scored episode.
+    """Pair the outcomes of both policies on each problem.
 
-    Raises ValueError if the problems or datasets of the policies differ, or if fewer than two pairs
-    remain.
+    A problem is skipped if one of the policies lacks a scored episode. Raises ValueError if the
+    problems or datasets of the policies differ, or if fewer than two pairs remain.
     """
     old, new = champion.by_problem, challenger.by_problem
     if champion.dataset != challenger.dataset or old.keys() != new.keys():
@@ -282,10 +285,11 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
 
 
 def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
-    """Return how a win is confirmed: on fresh problems, on a split of the test problems, or not.
+    """Return how a win is confirmed.
 
-    For the setting `auto`, the result is "fresh" if all dataset functions in `datasets` (import
-    paths) can generate new problems.
+    The result is "fresh" (on new problems), "split" (on test problems that are set aside) or
+    "none". The setting `auto` means "fresh" if all dataset functions in `datasets` (import paths)
+    can generate new problems. Otherwise it means "split".
     """
     if confirmation.use == "auto":
         return "fresh" if all(is_generated(load(path)) for path in datasets) else "split"
@@ -319,9 +323,9 @@ def confirmed_verdict(
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
     """Split the outcomes `held` into two parts: problems to judge on, and problems to confirm on.
 
-    If `how` is "split", the share `share` of the problems is set aside for the confirmation.
-    Otherwise the second part is empty. The problems are chosen by their ids, so they are the same
-    in every night.
+    If `how` is "split", a part of the problems is set aside for the confirmation. `share` is the
+    size of this part, from 0 to 1. For other values of `how`, the second part is empty. The
+    problems are chosen by their ids, so they are the same in every night.
     """
     aside = {
         problem

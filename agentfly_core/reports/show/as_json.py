@@ -14,8 +14,8 @@ def episodes_json(
 ) -> dict[str, JSON]:
     """Return the chosen episodes as JSON.
 
-    The result also has the number of all episodes, and the number `matching` of episodes that meet
-    the user's conditions.
+    The result also has the number of all episodes, and `matching`, which is the number of episodes
+    that meet the user's conditions.
     """
     shown: list[JSON] = [episode_json(pair) for each in chosen for pair in each.conversations]
     return {**_about(stored, matching), "shown": shown}
@@ -37,9 +37,10 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
     """Return a conversation as JSON: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0,
     "messages": [...]}`.
 
-    The field `turns` has, for each reply, the tokens that the model read, and the tokens that it
-    sampled with their log-probabilities at the sampling temperature. The field `policy` names the
-    policy of an untrained speaker. It is empty for a trained speaker.
+    The field `turns` has the tokens of each reply. These are the tokens that the model read, and
+    the tokens that it sampled. Each sampled token has its log-probability at the sampling
+    temperature. The field `policy` names the policy of an untrained speaker. It is empty for a
+    trained speaker.
     """
     trajectory, scored = pair
     problem = trajectory.problem

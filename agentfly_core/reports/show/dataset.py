@@ -72,8 +72,9 @@ def _as_json(problem: Problem) -> dict[str, JSON]:
 
 
 def preview(store: Store, data: Pointer, each: int) -> Preview:
-    """Return a preview of a dataset. Its sample has `each` problems of each split, which are evenly
-    spread over the split.
+    """Return a preview of a dataset.
+
+    Its sample has at most `each` problems of each split, at equal distances in the split.
     """
     folder = store.open(data)
     splits = {name: split(folder, name) for name in SPLITS}

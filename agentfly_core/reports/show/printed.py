@@ -47,8 +47,8 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
 def heading(stored: Episodes, matching: int) -> Text:
     """Return a line with the title, the number of episodes and their mean reward.
 
-    If fewer than all episodes meet the user's conditions, the line also has their number,
-    `matching`.
+    `matching` is the number of episodes that meet the user's conditions. The line has this number,
+    too, if it is smaller than the number of all episodes.
     """
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
@@ -114,7 +114,7 @@ def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """Two episodes of the same problem with the same index, which two policies played."""
+    """An episode of one policy, and another policy's episode with the same problem and index."""
 
     shown: StoredEpisode
     against: StoredEpisode
@@ -129,7 +129,7 @@ class Twice:
     def conversations(self) -> list[tuple[Pair, Pair]]:
         """The pairs of conversations of the same speaker in both episodes.
 
-        A pair of empty conversations is left out, unless all pairs are empty.
+        Pairs of empty conversations are left out. If all pairs are empty, all of them are returned.
         """
         against = {pair[0].agent: pair for pair in self.against.conversations}
         both = [

@@ -30,12 +30,13 @@ LEGEND = "Kendall's tau within groups: 1 for the same order, -1 for the reverse 
 
 @dataclass(frozen=True)
 class TwiceScored:
-    """The episodes of a run with old scores, which come from the run's own rewards, and new scores,
-    which come from other rewards.
+    """The episodes of a run with two scores each.
+
+    The old scores come from the run's own rewards, and the new scores come from other rewards.
 
     - `episodes`: a table with the columns COLUMNS
     - `artifacts`: for each step, the artifact with the new scores, or None if scores are missing
-    - `unscored`: for each step, the causes of missing new scores
+    - `unscored`: for each step, the reasons why new scores are missing
     """
 
     episodes: pd.DataFrame
@@ -46,9 +47,10 @@ class TwiceScored:
     def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
         """Pair the old and the new reward of each episode.
 
-        Greedy episodes that serve as a baseline are skipped, as are episodes without an old reward.
-        If all old rewards of a step are missing, for example after an import, its old rewards are
-        nan. In an episode with several speakers, the speaker with the answer is compared.
+        Greedy episodes that serve as a baseline are skipped. Episodes without an old reward are
+        skipped, too, if other episodes of the step have one. If all episodes of a step lack an old
+        reward, for example after an import, their old rewards are nan. In an episode with several
+        speakers, the speaker with the answer is compared.
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:

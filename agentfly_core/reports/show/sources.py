@@ -71,8 +71,8 @@ def reference(text: str) -> EpisodeSource:
 def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
     """Parse the value of the option --against.
 
-    The value is the number of a step of the run in `shown`, or RUN@STEP, or play:NAME. Raises
-    ValueError for any other text.
+    The value is RUN@STEP or play:NAME. It may also be the number of another step of the run that
+    `shown` names. Raises ValueError for any other text.
     """
     if text.isdecimal() and not isinstance(shown, PlayReference):
         return RunPolicy(shown.run, int(text))
@@ -80,7 +80,7 @@ def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
-    """Read the episodes of a step or a play.
+    """Read the episodes of a step, or episodes that were played without training.
 
     If `evaluation` is the name of held-out problems, read the evaluation of the step on these
     problems. If `demonstrations` is True, read the demonstrations of the run's warm start. Raises
@@ -108,8 +108,9 @@ def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bo
 def all_episodes(store: Store, text: str) -> list[Trajectory]:
     """Read the episodes that a reference names.
 
-    RUN names the episodes of all steps of a run, RUN@STEP the episodes of one step, and play:NAME
-    the episodes of a play. Raises ValueError if such episodes are missing.
+    RUN names the episodes of all steps of a run, and RUN@STEP the episodes of one step. play:NAME
+    names episodes that were played without training. Raises ValueError if such episodes are
+    missing.
     """
     named = reference(text)
     steps: Sequence[EpisodeSource] = [named]
@@ -141,7 +142,7 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
-    """Read the evaluation of the policy of a step on held-out problems.
+    """Read the episodes in which a step's policy was evaluated on the held-out problems `split`.
 
     Step 0 is the policy before step 1. If `step` is None, read the run's last evaluation. Raises
     ValueError if the policy was not evaluated. The message lists the evaluated steps.
@@ -172,7 +173,7 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], ScoredEpisodes]:
-    """Return a function that reads the episodes of the evaluation of a step.
+    """Return a function that reads the evaluation of a step: its episodes with their scores.
 
     The function returns an empty list if the policy of the step was not evaluated on the held-out
     problems `split`. Step 0 is the policy before step 1.
@@ -219,7 +220,10 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
 
 
 def read_play(store: Store, name: str) -> Episodes:
-    """Read the episodes of a play. Raises ValueError if they are missing."""
+    """Read the episodes that were played without training under the name `name`.
+
+    Raises ValueError if they are missing.
+    """
     layout = PlayLayout(name)
     try:
         record = store.read_json(layout.record)
