@@ -26,11 +26,11 @@ class AsyncCheckpointer:
         self._begun: Future[None] | None = None
 
     def begin(self, publication: AbstractContextManager[Path], then: Callable[[], object]) -> None:
-        """Copy the state of the learner. A thread then writes and publishes the copy, and calls
-        `then`.
+        """Copy the state of the learner, and return. A thread writes and publishes the copy, and
+        then calls `then`.
 
-        Before that, waits for the previous save, and raises its error if it failed. Raises
-        ServiceLost or LearnerFailed if the state cannot be copied.
+        A previous save is awaited before the copy, and an error of the previous save is raised.
+        Raises ServiceLost or LearnerFailed if the state cannot be copied.
         """
         self.wait()
         with ExitStack() as stack:
@@ -41,7 +41,7 @@ class AsyncCheckpointer:
     def now(self, publication: AbstractContextManager[Path]) -> None:
         """Write and publish the state of the learner in this thread.
 
-        Before that, waits for the previous save, and raises its error if it failed.
+        A previous save is awaited first, and an error of the previous save is raised.
         """
         self.wait()
         with publication as folder:

@@ -57,8 +57,9 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]:
     """Return the command that each node runs.
 
-    It starts the launcher of DeepSpeed, or for a single rank, the worker itself. `world` maps each
-    node to its ranks or GPUs.
+    With several ranks, the command starts the launcher of DeepSpeed, which starts the workers. With
+    a single rank, it starts the worker directly. `world` maps each node to its GPUs, or to its
+    ranks on CPUs.
     """
     rank, *others = (rank for node in world.values() for rank in node)
     if not others:  # the launcher imports DeepSpeed and torch, which costs 2 s and 200 MB
@@ -98,10 +99,10 @@ class DeepSpeedLearner:
     def update(self, job: jobs.UpdateJob, progress: jobs.OnStep | None = None) -> dict[str, float]:
         """Run an update, and return its metrics.
 
-        It starts from the state in the workers' memory, or from a saved state. `progress` is called
-        with the number of finished optimizer steps and the number of all steps. Optimizer steps
-        without advantages, and steps with a loss or a gradient norm that is not finite, are skipped
-        and counted.
+        The update starts from the state in the workers' memory, or from a saved state. `progress`
+        is called with the number of finished optimizer steps and the number of all steps. An
+        optimizer step without a gradient is skipped, for example if all advantages are 0. A step
+        with a loss or gradient norm that is not finite is also skipped. The metrics count both.
         """
         metrics = next(self._results(jobs.RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)
@@ -118,8 +119,8 @@ class DeepSpeedLearner:
     def save_state(self, folder: Path) -> Callable[[], object]:
         """Copy the state of the workers, and write the copy in the background.
 
-        Training that continues from this state gives identical bits. Returns a function that waits
-        until the copy is written.
+        A run that continues from the copy gives the same policies, bit by bit. Returns a function
+        that waits until the copy is written.
         """
         results = self._results(jobs.SaveState(label=self._label, folder=folder.absolute()))
         next(results)

@@ -46,9 +46,9 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     """Read the files of an update job.
 
     Unscored trajectories, trajectories of untrained speakers and failed demonstrations are left
-    out. Greedy episodes are used only as baselines. If `drop_equal` is True, a problem is left out
-    if each speaker has the same reward in all episodes of the problem. Raises ValueError if the
-    file of scores has no row for a trajectory.
+    out. Greedy episodes are used only as baselines. With `drop_equal`, a problem is left out if all
+    its episodes have the same rewards. Raises ValueError if the file of scores has no row for a
+    trajectory.
     """
     stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     own = [t for t in stored if not t.policy]
@@ -85,8 +85,9 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
 def _with_spread(
     trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]
 ) -> list[Trajectory]:
-    """Select the trajectories of the problems for which the rewards of a speaker differ between
-    episodes.
+    """Select the trajectories of problems with different rewards in different episodes.
+
+    If episodes have several speakers, the rewards of at least one speaker must differ.
     """
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):

@@ -47,8 +47,9 @@ class Memory:
     """Settings that save memory: `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
 
     ZeRO (arXiv 1910.02054) divides values among the ranks: at stage 1 the optimizer state, at stage
-    2 also the gradients, and at stage 3 also the weights. `checkpointing` is whether activations
-    are recomputed in the backward pass.
+    2 also the gradients, and at stage 3 also the weights. `offload="optimizer"` keeps the optimizer
+    state in CPU memory, and `offload="all"` also the weights. With `checkpointing`, activations are
+    recomputed in the backward pass.
     """
 
     zero_stage: int
@@ -134,9 +135,10 @@ def set_hyper_parameters(engine: DeepSpeedEngine, update: Update, critic_rate: f
 
 
 def copy_state(engine: DeepSpeedEngine) -> LearnerState:
-    """Copy the state from which training can continue with identical bits.
+    """Copy the weights, the moments of AdamW and the number of optimizer steps.
 
-    All ranks must call this function together. Only on the first rank does the result have tensors.
+    Training can continue from this state with identical bits. All ranks must call this function
+    together. On all ranks except the first, the returned dictionary of tensors is empty.
     """
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
@@ -152,9 +154,9 @@ def copy_state(engine: DeepSpeedEngine) -> LearnerState:
 
 
 def write_state(state: LearnerState, label: str, folder: Path) -> None:
-    """Write a state that `copy_state` returned to a folder.
+    """Write a learner state and its label, such as "step/6", to a folder.
 
-    `label` is its label, such as "step/6".
+    `state` is a result of `copy_state` on the first rank.
     """
     tensors, steps = state
     save_file(tensors, folder / TENSORS)
@@ -164,9 +166,9 @@ def write_state(state: LearnerState, label: str, folder: Path) -> None:
 def read_state(engine: DeepSpeedEngine, label: str, folder: Path) -> None:
     """Load a saved state into a new engine with the same policy.
 
-    Raises FileNotFoundError if the state is missing. Raises ValueError if the label of the state is
-    not `label`, if the weights of its policy and of the engine differ, or if it lacks the adapter
-    or the critic of the engine.
+    Raises FileNotFoundError if the state is missing. Raises ValueError in three cases: the saved
+    label is not `label`, the saved weights of the policy differ from the engine's weights, or the
+    weights of the engine's adapter or critic are missing.
     """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:

@@ -18,8 +18,7 @@ OnStep = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """An update, which trains a learner from one state to the next state. It has the paths of the
-    update's inputs.
+    """The inputs of an update, which trains a learner from one state to the next state.
 
     - `start`, `end`: the labels of the states before and after the update, such as "step/6". If
       `start` has the prefix "fresh:", the update begins with a new optimizer.
@@ -32,11 +31,12 @@ class UpdateJob:
     - `batch`: the number of trajectories in a mini-batch, or None to make `update.mini_batches`
       mini-batches
     - `reference`: the folder of the reference policy of the KL penalty
-    - `before`: the metrics of the last update, for settings that adapt to metrics, and for the
-      number of skipped steps
+    - `before`: the metrics of the last update. Algorithms with adaptive settings need these
+      metrics. They also have the number of optimizer steps that were skipped in a row.
     - `held_out`: a file with demonstrations. Their loss is measured after the update.
-    - `adapter`: if it is set, only an adapter is trained. If `policy` is an adapter on the model
-      `base`, it is trained further. Otherwise a new adapter is initialised with `seed`.
+    - `adapter`: the shape of the adapter, or None to train all weights. If `policy` is an adapter,
+      its training continues. Otherwise a new adapter is initialised with `seed`.
+    - `base`: if `policy` is an adapter, the folder of its base model
     - `reference_base`: if the reference policy is an adapter, the folder of its base model
     """
 

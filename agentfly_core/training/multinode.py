@@ -46,7 +46,10 @@ INTERVAL = 1.0
 
 
 def main() -> None:
-    """Run the command on all nodes, until it ends on one of them or SIGTERM arrives."""
+    """Run a command from the arguments on all nodes.
+
+    If the command ends on one node, or if SIGTERM arrives, it is ended on all nodes.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -91,9 +94,9 @@ def free_port(node: str) -> int:
 
 
 def remote(command: Sequence[str]) -> str:
-    """Return the shell command that runs a command on another node.
+    """Return a shell command that runs `command` on another node.
 
-    On the other node, a watchdog starts the command.
+    On that node, a watchdog starts `command`, and ends it when the connection is lost.
     """
     variables = environment().items()
     handed = [f"{name}={value}" for name, value in variables if name.startswith(HANDED_ON)]

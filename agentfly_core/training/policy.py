@@ -59,9 +59,9 @@ class Policy(nn.Module):
         """Compute the log-probabilities, the entropies and the critic's values, each [rows, T].
 
         They are 0 for tokens that were not sampled. `tokens` (int64) and `sampled` (bool) have the
-        shape [rows, T]. `temperature` is a number, or has the shape [rows, T]. If `trees` is not
-        None, it has the same rows as prefix trees. This saves time, and changes the result only by
-        rounding.
+        shape [rows, T]. `temperature` is a number, or has the shape [rows, T]. `trees` may contain
+        the same rows, merged at common prefixes. With `trees`, common prefixes are computed only
+        once, and the result differs only by rounding.
         """
         inputs: dict[str, Any] = {"input_ids": tokens}
         if trees is not None:
@@ -89,8 +89,8 @@ class Policy(nn.Module):
 class Projection(nn.Module):
     """An output layer that computes logits in pieces. `cap` is for soft-capping (arXiv 2408.00118).
 
-    All pieces are computed in one call of the module, because ZeRO 3 gathers the weights for each
-    call, and all ranks must make the same calls in the same order.
+    One call of the module computes all pieces. At ZeRO stage 3, each call gathers the weights from
+    all ranks, so all ranks must make the same number of calls.
     """
 
     def __init__(self, layer: nn.Linear, cap: float | None) -> None:
@@ -146,10 +146,10 @@ def load_policy(
 ) -> Policy:
     """Load the policy in a folder. Dropout is turned off.
 
-    With `base`, the folder contains an adapter, and the model in the folder `base` is loaded, too.
-    If `adapter` is set without `base`, the model gets a new adapter, which is initialised with
-    `seed`. The critic is always new. Weights of -0.0 become 0.0, as in saved states, which are
-    sums over ranks. Raises OSError if the model is missing.
+    If the policy is an adapter, `base` is the folder of its base model. If `adapter` is set without
+    `base`, the model gets a new adapter, which is initialised with `seed`. The critic is always
+    new. Weights of -0.0 become 0.0, because saved states contain 0.0 for them. Raises OSError if
+    the model is missing.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and base is None:

@@ -67,7 +67,7 @@ class PrefixTrees:
     def within(self, window: int) -> Tensor:
         """Return the attention mask for a sliding window, bool [trees, N, N].
 
-        A token attends only to the last `window` tokens of its row.
+        A token attends to itself and to the `window` - 1 tokens before it in its row.
         """
         # depths are compared and not indices, because tokens of other branches may be between a
         # token and its ancestors
@@ -75,9 +75,10 @@ class PrefixTrees:
         return self.attends & (distance < window)
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-        """Return the inputs for a causal language model with the config `config`.
+        """Return the arguments for calling a causal language model with the config `config`.
 
-        They have an attention mask for each kind of attention that the layers of the model have.
+        If the model has layers with sliding and layers with full attention, `attention_mask` maps
+        both kinds of attention to masks. Otherwise it is a single mask.
         """
         # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)
@@ -110,10 +111,10 @@ def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     """Build trees from rows of tokens [rows, T], which are padded on the right.
 
-    A tree has at most `limit` tokens, or a single row. A row joins a tree if at least half of its
-    tokens are already in the tree, as a common prefix. In addition, the tree with the row must be
-    small (at most `SMALL` tokens), or its attention must not cost more than separate attention in
-    the old tree and in the row.
+    A row is added to a tree under three conditions. At least half of the row's tokens are a prefix
+    that the tree contains. The new tree has at most `limit` tokens. And the new tree has at most
+    `SMALL` tokens, or attention in it costs at most as much as in the old tree and the row
+    together. A row that is added to no tree begins a new tree, whatever its length.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
