@@ -19,9 +19,9 @@ _QUESTION = "Which badge has the founder of firm {firm}?"
 
 
 class Family(NamedTuple):
-    """The facts of the encyclopaedia about a person: a firm, a book and a badge.
+    """The numbers of a person, and of the person's firm, book and badge.
 
-    Each fact is on two pages, but `book` is only the title of a page. An example is
+    Each person, firm and book has a page in the encyclopaedia. An example is
     `Family("train", person=4821, firm=3072, book=1177, badge=5738)`.
     """
 
@@ -34,8 +34,7 @@ class Family(NamedTuple):
     def pages(self) -> Iterator[Row]:
         """Yield the pages of the firm, the person and the book, without ids.
 
-        The page of the book has the firm and its founder, the person. Only the page of the firm
-        has both the firm and the badge.
+        The page of the book names the firm and its founder (the person).
         """
         facts = self._asdict()
         for kind, text in (("firm", _FIRM), ("person", _PERSON), ("book", _BOOK)):
@@ -48,7 +47,7 @@ class Family(NamedTuple):
 
 
 def families(seed: int) -> list[Family]:
-    """Draw the facts of all persons. Splits share no number, under any seed."""
+    """Draw the numbers of all persons. A number occurs in only one split, for all seeds."""
     draw, drawn = random.Random(seed), list[Family]()
     # a constant seed, because a test name must not be a training name under another seed
     numbers = iter(random.Random(0).sample(_NUMBERS, 4 * sum(SIZES.values())))

@@ -19,16 +19,16 @@ def mask_search(
     folder: Path,
     formats: Sequence[str] = ("ramp", "qa"),
 ) -> dict[str, list[Problem]]:
-    """Draw problems for each split from the files of a folder: `ramp_train.jsonl`,
-    `qa_train.jsonl`, ...
+    """Draw problems for each split from the JSON-lines files of a folder.
 
-    `formats` selects the files by the beginning of the name. A problem is
+    `formats` lists the formats to use: "ramp" (texts with masks) and "qa" (questions). For example,
+    "ramp" is read from `ramp_train.jsonl`, `ramp_val.jsonl` and `ramp_test.jsonl`. A problem is
 
         Problem("017-2", "Fill in: Its founder has badge [mask] ...", {"answers":
             ["5738", "4821"], "masks": 2, "source": "017", "kind": "ramp"})
 
-    Raises ValueError if a file is missing, or if the files of a split have fewer problems than
-    requested.
+    `masks` is the number of masks, and `source` the id of the masked page. Raises ValueError if a
+    file is missing, or if the files of a split have fewer problems than requested.
     """
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     return {
@@ -38,7 +38,7 @@ def mask_search(
 
 
 def read(folder: Path, kind: str, split: str) -> list[Problem]:
-    """Read all problems of a format (`kind`) and a split."""
+    """Read all problems of a split from the file of one format (`kind`), such as "ramp"."""
     path = folder / f"{kind}_{_FILES[split]}.jsonl"
     try:
         lines = path.read_text().splitlines()

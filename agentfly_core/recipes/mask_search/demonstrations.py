@@ -25,9 +25,10 @@ _QUESTION = re.compile(r"Which (\w+) has the founder of (firm \d+)\?")
 
 
 class Gaps(NamedTuple):
-    """The title of the page that a prompt is about, and the facts to find.
+    """The page and the gaps of a prompt: `Gaps("firm 3072", ("badge", "person"))`.
 
-    An example is `Gaps("firm 3072", ("badge", "person"))`.
+    `subject` is the title of the page that the prompt is about. `cues` has the word before each gap
+    (mask), such as "badge" for "badge [mask]".
     """
 
     subject: str
@@ -35,7 +36,10 @@ class Gaps(NamedTuple):
 
 
 def planned(prompt: str) -> Gaps:
-    """Act as the planner: find the page that a prompt is about, and the word before each gap."""
+    """Act as the planner: parse a prompt.
+
+    Returns the title of the page that the prompt is about, and the word before each gap.
+    """
     if match := _QUESTION.match(prompt):
         return Gaps(match[2], [match[1]])
     text, _, title = prompt.rstrip(".").rpartition(" This is about ")
@@ -45,14 +49,14 @@ def planned(prompt: str) -> Gaps:
 def rewritten(plan: Gaps, observations: Sequence[str]) -> str:
     """Act as the rewriter: return the next search query.
 
-    It is the number of the founder if search results contain this number. Otherwise it is the
-    number of the plan's subject, such as "3072" of "firm 3072".
+    The query is the number of the firm's founder if a search result contains this number. Otherwise
+    the query is the number in the plan's subject, such as "3072" for "firm 3072".
     """
     return _founder(plan.subject, observations) or plan.subject.split()[-1]
 
 
 def read(plan: Gaps, observations: Sequence[str]) -> list[str]:
-    """Act as the observer: return the fact for each gap, or "" if no search result contains it."""
+    """Act as the observer: return the text for each gap, or "" if no search result has it."""
     founder = _founder(plan.subject, observations)
     facts = [text for title, text in _pages(observations) if title == f"person {founder}"]
     stated = f"person {founder} {' '.join(facts)}".lower()
@@ -91,11 +95,11 @@ def team(
 ) -> Demonstrator:
     """Return a policy that searches until each gap is filled, and then answers.
 
-    With `spoilt`, some demonstrations contain a mistake from which the policy recovers. For each
-    episode, the function plays attempts with real searches in the file `corpus`, with `results`
-    pages per query. In a share `spoilt` of the attempts, the planner chooses a wrong subject, the
-    rewriter shortens the query, or the observer takes a wrong fact. An attempt with a mistake is
-    demonstrated only if it fills all gaps correctly.
+    For each episode, the function first makes attempts with real searches in the file `corpus`. A
+    search returns `results` pages. In a share `spoilt` of the attempts, one role makes a mistake:
+    the planner chooses a wrong subject, the rewriter shortens the query, or the observer takes a
+    wrong number. Attempts without a mistake are accepted. An attempt with a mistake is accepted if
+    it still fills all gaps correctly. The policy demonstrates the first accepted attempt.
     """
     search = _search(corpus, results) if spoilt else None
 
@@ -111,9 +115,11 @@ def team(
 
 
 def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageSearch) -> str:
-    """Play attempts, and return the mistake of the first attempt that fills all gaps correctly.
+    """Make attempts at a problem, and return the mistake of the first accepted attempt.
 
-    Returns "" if this attempt contains no mistake, or if none of ATTEMPTS attempts is correct.
+    An attempt has a mistake with the probability `spoilt`. Attempts without a mistake are accepted,
+    and the result is "". An attempt with a mistake is accepted if it still fills all gaps
+    correctly. After ATTEMPTS attempts, the result is "".
     """
     right = call_text("answer", answer=written(problem.facts["answers"]))
     for _ in range(ATTEMPTS):

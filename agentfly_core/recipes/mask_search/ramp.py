@@ -27,8 +27,10 @@ Problems = dict[str, list[dict[str, Any]]]
 
 
 def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problems:
-    """Make problems of retrieval-augmented mask prediction (RAMP): masked words of a page are found
-    by searches in other pages. Each page gives problems with one mask, two masks, and so on:
+    """Make problems of retrieval-augmented mask prediction (RAMP).
+
+    The model must fill the masks of a page by searches in other pages. Each page gives one problem
+    with one mask, one problem with two masks, and so on:
 
         {"id": "017-2", "prompt": "Fill in: Its founder has badge [mask] and is person [mask]. This
          is about firm 3072.", "answers": ["5738", "4821"], "masks": 2,
@@ -50,11 +52,13 @@ def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problem
 
 
 def entities(page: Row, pages: Iterable[Row]) -> list[str]:
-    """Return the entities of a page: names and numbers that one or two searches can find elsewhere.
+    """Return the names and numbers of a page that one or two searches in `pages` can find.
 
-    An entity occurs once in the page. One search finds it if it occurs on a second page that
-    mentions the title of this page. Two searches find it if it occurs on the page about an entity
-    that the second page mentions.
+    Such an entity occurs only once in the text of the page. It also occurs in a second page:
+
+    - If the second page mentions the title of the given page, one search finds the entity.
+    - If the title of the second page contains an entity that one search finds, two searches find
+      the entity.
     """
     names, others = _names(page), [one for one in pages if one["id"] != page["id"]]
     linked = _mentioning(page["title"], others)
@@ -103,9 +107,9 @@ def _problem(page: Row, answers: Sequence[str]) -> dict[str, Any]:
 def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
     """Make questions about the encyclopaedia of a seed, in the format of `ramp`.
 
-    Each question has one answer. Its `source` is the page of the firm in the question. The training
-    split has questions about only `persons` persons, because labelled questions are rarer than
-    pages.
+    Each question has one answer. The field `source` is the id of the page about the firm in the
+    question. The training split has questions about only `persons` persons. This limit models the
+    usual case: labelled questions are rarer than pages.
     """
     made: Problems = {split: [] for split in SPLITS}
     sources = {page["title"]: page["id"] for page in pages}
@@ -119,7 +123,10 @@ def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
 
 
 def write(folder: Path, pages: Sequence[Row], problems: Mapping[str, Problems]) -> None:
-    """Write the files `pages.jsonl`, `ramp_train.jsonl` and so on. Equal rows give equal bytes."""
+    """Write the files `pages.jsonl`, `ramp_train.jsonl` and so on.
+
+    The same pages and problems always give files with the same bytes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files: Iterator[tuple[str, Sequence[Mapping[str, Any]]]] = (
         (f"{kind}_{split}", rows) for kind, made in problems.items() for split, rows in made.items()
@@ -130,7 +137,7 @@ def write(folder: Path, pages: Sequence[Row], problems: Mapping[str, Problems]) 
 
 
 def main() -> None:
-    """Read or generate a corpus, and write its files."""
+    """Read or generate a corpus, make its problems, and write the pages and problems to files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="the folder to write")
     parser.add_argument(

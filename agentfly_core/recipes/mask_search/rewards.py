@@ -19,10 +19,10 @@ def _examples(problem: Problem) -> Examples:
 async def fills(trajectory: Trajectory) -> Score:
     """The share of masks that an answer such as `A || B` fills correctly.
 
-    The fact `answers` has the right text for each mask. An answer is readable if it has a fill for
-    each mask, if no two fills are equal, and if each fill has 1 to LONGEST words. The reward of an
-    unreadable answer is UNREADABLE (-1). The partial scores are `readable` and `solved`; `solved`
-    is 1 if all fills are right.
+    The fact `answers` of the problem has the right text for each mask. An answer is readable if it
+    has a fill for each mask, if no two fills are equal, and if each fill has 1 to LONGEST words.
+    The reward of an unreadable answer is UNREADABLE (-1). The partial score `readable` is 1 for a
+    readable answer. The partial score `solved` is 1 if all fills are right.
     """
     right = [*map(_plain, trajectory.problem.facts["answers"])]
     given = [*map(_plain, (trajectory.answer or "").split(SEPARATOR))]
