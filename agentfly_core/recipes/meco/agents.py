@@ -30,13 +30,14 @@ class Gate(ABC):
     The modes are:
 
     - `off`: the model decides.
-    - `advise`: the gate appends the message `answer` or CALL to the problem.
-    - `force`: the gate appends the same messages as with `advise`. After the message `answer`, the
-      first reply ends the episode, and its tool calls are not executed. After CALL, a reply without
-      a tool call gets the message CALL a second time.
+    - `advise`: the gate appends a message to the problem. The message is the text of the setting
+      `answer` if the decision is to answer. Otherwise it is CALL ("Use a tool.").
+    - `force`: the gate also appends this message. If the decision is to answer, the first reply
+      ends the episode, and tool calls in this reply are not executed. If the decision is to call a
+      tool, a first reply without a tool call gets the message CALL a second time.
 
-    `agent` is the import path of an agent that uses only the episode's main speaker. If `answer` is
-    empty, no message is appended when the decision is to answer. Three metrics count the decisions:
+    `agent` is the import path of an agent that uses only the episode's main speaker. With an empty
+    setting `answer`, the decision to answer appends no message. Three metrics count the decisions:
     `gate/answer`, `gate/call` and `gate/own` (the model decides).
     """
 
@@ -70,10 +71,11 @@ class Gate(ABC):
 class Gated(Gate):
     """A gate that decides by a probe. `probe` is the file that the flow `fit_gate` wrote.
 
-    The prompt of the probe is the problem, followed by the message `answer`. The probe reads the
-    hidden states of its layers at the last token of this prompt. A probe fits only one policy. If
-    the episode is played by a policy that differs, the episode fails. With `stale="own"`, the model
-    decides instead. A training run needs this setting, because its policy changes with each step.
+    The prompt of the probe is the problem, followed by the text of the setting `answer` as a
+    message. The probe reads hidden states at the last token of this prompt. A probe fits only one
+    policy. With the setting `stale="fail"`, an episode of another policy fails. With `stale="own"`,
+    the model decides in such an episode. A training run needs "own", because its policy changes
+    with each step.
     """
 
     def __init__(
@@ -105,8 +107,8 @@ class Gated(Gate):
 class AtRandom(Gate):
     """A gate that decides at random.
 
-    It forces an immediate answer in a share `answers` of the problems, and a tool call in a share
-    `calls`. In all other problems, the model decides.
+    It forces an immediate answer in 70 % of the problems if the setting `answers` is 0.7, and a
+    tool call in 10 % if the setting `calls` is 0.1. In all other problems, the model decides.
     """
 
     def __init__(
@@ -132,11 +134,12 @@ class Reading:
 
     The episode's answer is a JSON object:
 
-    - `states`: the hidden states [layers, width] of all layers at the last token of the prompt
-      (the problem and the message `answer`), encoded as text by `packed`.
-    - `contrast`: the states after the problem and the message HIGH, minus the states after the
-      problem and the message LOW. They are encoded like `states`.
-    - `p_yes`: the probability that the model replies yes to the question ASK.
+    - `states`: the hidden states [layers, width] of all layers at the last token of the prompt,
+      encoded as text by `packed`. The prompt is the problem, followed by the message `answer`.
+    - `contrast`: the hidden states after the message HIGH minus the hidden states after the message
+      LOW, encoded like `states`. Both messages follow the problem. HIGH instructs the model to
+      judge its knowledge carefully, and LOW instructs it not to.
+    - `p_yes`: the probability of the reply "yes" to the question ASK: is the answer certain?
     - `calls`: whether the model's first reply calls a tool if its prompt is only the problem.
     - `policy`: the digest of the model's weights.
     """
@@ -171,7 +174,7 @@ def hint_of(text: str) -> tuple[Message, ...]:
 def p_yes(reply: Reply) -> float:
     """Estimate P(yes) from the probability of the greedy first token.
 
-    The estimate assumes that P(yes) + P(no) = 1. It is 0.5 if the token is neither yes nor no.
+    The estimate assumes that P(yes) + P(no) = 1. If the token is another word, P(yes) is 0.5.
     """
     word, chance = reply.message.content.strip().lower(), math.exp(reply.logprobs[0])
     return {"yes": chance, "no": 1 - chance}.get(word, 0.5)

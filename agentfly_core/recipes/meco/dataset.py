@@ -33,11 +33,11 @@ def shelves(
         Problem("shelf-417-train-0", "Boxes on shelf 417?",
             {"answer": "58", "shelf": 417, "kind": "fixed"})
 
-    `shelves` is the number of shelves. A shelf of the kind `fixed` always has the same number of
-    boxes; a share `fixed` of the shelves has this kind. All other shelves have the kind `changing`:
-    the number of boxes is drawn anew for each problem. Training problems are about all shelves in
-    turn, validation problems about half of the shelves of each kind, and test problems about the
-    other half. Raises ValueError for fewer than 2 or more than 900 shelves.
+    There are `shelves` shelves of two kinds. A shelf of the kind `fixed` has the same number of
+    boxes in all problems. For a shelf of the kind `changing`, the number is drawn anew for each
+    problem. With `fixed=0.5`, half of the shelves are of the kind `fixed`. Training problems use
+    all shelves in turn. Validation problems use half of the shelves of each kind, and test problems
+    use the other half. Raises ValueError for fewer than 2 or more than 900 shelves.
     """
     if not 2 <= shelves <= len(SHELVES):
         raise ValueError(f"data.shelves is {shelves}, expected 2 to {len(SHELVES)}.")
@@ -72,9 +72,10 @@ def capitals_and_sums(
         Problem("capital-Chile", "Answer at once, with one word or number. What is the capital ...",
             {"answer": "Santiago", "options": [...], "kind": "capital"})
 
-    Problems are drawn from a pool. A quarter of its problems is about the capital of a country, a
-    quarter about the country of a capital, and half about a sum. Splits share no country and no
-    sum. Raises ValueError if more problems are requested than the pool has.
+    Problems are drawn from a pool with three kinds of questions. A quarter of the pool asks for a
+    capital, a quarter asks for the country of a capital, and half asks for a sum. A country or a
+    sum occurs in only one split. Raises ValueError if more problems are requested than the pool
+    has.
     """
     draw = random.Random(seed)
     countries = [_of_country(country) for country in CAPITALS]

@@ -8,11 +8,10 @@ from agentfly_core.recipes.meco.agents import ANSWER
 
 
 def both_ways(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a policy that answers without the tool after the message ANSWER.
+    """Return a policy that shows answers with and without the tool `count_boxes`.
 
-    Without this message, the policy first calls the tool `count_boxes`. The model cannot learn the
-    number of boxes on a shelf of the kind `changing`, because problems about the same shelf have
-    different numbers.
+    If the last message of the prompt is ANSWER ("Answer at once, ..."), the policy answers at once.
+    Otherwise it calls `count_boxes`, and then answers.
     """
 
     async def policy(conversation: Conversation) -> str:

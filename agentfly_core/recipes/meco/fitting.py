@@ -24,8 +24,8 @@ class Readings:
 
     `states` and `contrasts` have the shape [n, layers, width], and all other arrays [n]. `correct`
     is True for questions that the policy answers correctly without tools. `first_token` has the
-    probability of the first token of these answers. `calls` is True for questions where the
-    policy's own first reply calls a tool. `policy` is the digest of the weights. The class
+    probability of the first token of each answer without tools. `calls` is True for questions where
+    the policy's own first reply calls a tool. `policy` is the digest of the weights. The class
     `Reading` explains `states`, `contrasts` (its field `contrast`) and `p_yes`.
     """
 
@@ -77,7 +77,7 @@ def fit_gate(
 
 
 def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[PredictorRow]:
-    """Return a row with the AUROC of each predictor on the test questions.
+    """Return one row per predictor, with the predictor's AUROC on the test questions.
 
     The predictors are the probes, the probability of the answer's first token, and P(yes).
     """
@@ -95,10 +95,11 @@ def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Predict
 def readings(
     experiment: Experiment, policy: str, split: Literal["validation", "test"], answer: str = ANSWER
 ) -> Readings:
-    """Play all problems of a split twice, and return the hidden states and replies.
+    """Play all problems of a split with two agents, and return the hidden states and replies.
 
-    The agent `Reading` plays first. Then the model answers without tools after the message
-    `answer`. Problems with a failed episode are skipped. Raises ValueError if no problem is left.
+    The agent `Reading` reads the hidden states. The agent `AtRandom` then makes the model answer
+    without tools. Both use the message `answer`. Problems with a failed episode are skipped. Raises
+    ValueError if no problem is left.
     """
     count = getattr(experiment.settings.data, split)
     reader = experiment.with_agent(use=f"{AGENTS}:Reading", answer=answer)
@@ -134,7 +135,7 @@ def fitted_to(
 ) -> MetaCogProbe:
     """Fit a probe to the hidden states of the readings `fit`.
 
-    It uses these `layers`, or with "auto" the layer that predicts best.
+    The probe uses the given `layers`. With "auto", it uses the layer that predicts best.
     """
     return MetaCogProbe.fit(fit.states, fit.correct, fit.policy, method, layers, fit.contrasts)
 

@@ -23,11 +23,12 @@ FOLDS = 5
 class MetaCogProbe:
     """A linear probe of hidden states. High scores predict a correct answer without tools.
 
-    For each of the `layers`, a row of `directions` [layers, width] and a value of `offsets`
-    [layers] give a score. The score of the probe is the mean of these scores. `policy` is the
-    digest of the policy's weights, as in `HiddenStates`. For a score of at least `l_yes`, the
-    decision is to answer without a tool. For a score below `l_no`, it is to call a tool. `held_out`
-    [n] has the cross-validated scores of the n questions to which the probe was fitted.
+    The score of a layer is the product of its hidden state with its row of `directions` [layers,
+    width], plus its value of `offsets` [layers]. The score of the probe is the mean over `layers`.
+    For a score of at least `l_yes`, the decision is to answer without a tool. For a score below
+    `l_no`, the decision is to call a tool. Otherwise the model decides. `policy` is the digest of
+    the policy's weights, as in `HiddenStates`. `held_out` [n] has the cross-validated scores of the
+    n questions to which the probe was fitted.
     """
 
     layers: tuple[int, ...]
@@ -51,17 +52,20 @@ class MetaCogProbe:
     ) -> MetaCogProbe:
         """Fit a probe that predicts `correct` [n] from the states [n, layers, width] of all layers.
 
-        `correct` has True for each question that is answered correctly without tools. `policy` is
-        the digest of the policy's weights.
+        `correct` is True for the questions that the policy answers correctly without tools.
+        `policy` is the digest of the policy's weights. The methods are:
 
-        The method `logreg` is a logistic regression. `mean_diff` takes the difference between the
-        mean states of correct and of wrong answers as direction. `pca` takes the first principal
-        component of `contrasts` [m, layers, width], which are differences between the states after
-        two opposite instructions; it uses `correct` only for the sign and the offset.
+        - `logreg`: a logistic regression
+        - `mean_diff`: the direction is the mean state of correct answers minus the mean state of
+          wrong answers.
+        - `pca`: the direction is the first principal component of `contrasts` [m, layers, width],
+          the differences between the states after two opposite instructions. Only the sign of the
+          direction and the offset depend on `correct`.
 
-        With the layers "auto", the layer with the best AUROC in a cross-validation is used, and of
-        equally good layers the last. `seed` determines the FOLDS folds. Raises ValueError for `pca`
-        without `contrasts`, and unless there are at least 10 correct and 10 wrong answers.
+        With the layers "auto", the probe uses the layer with the best AUROC in a cross-validation.
+        If several layers are equally good, it uses the last of them. `seed` determines the FOLDS
+        folds. Raises ValueError for `pca` without `contrasts`. Also raises ValueError for fewer
+        than 10 correct or fewer than 10 wrong answers.
         """
         correct = np.asarray(correct, bool)
         if min(correct.sum(), (~correct).sum()) < 2 * FOLDS:
@@ -112,9 +116,9 @@ class MetaCogProbe:
         `scores` [n] are the probe's scores, and `correct` [n] is True for questions that are
         answered correctly without tools. `calls` [n] is True for questions where the model's own
         first reply calls a tool. A wrong answer costs `cost_error`, and a call costs `cost_call`.
-        `l_yes` is chosen on the questions with `calls`, and `l_no` on all other questions. If one
-        of these groups is empty, or if `l_no` would be above `l_yes`, both thresholds are equal and
-        chosen on all questions.
+        `l_yes` is chosen on the questions with `calls`, and `l_no` on all other questions. In two
+        cases, one threshold is chosen on all questions and used as both `l_yes` and `l_no`: if one
+        of the two groups of questions is empty, or if `l_no` would be above `l_yes`.
         """
 
         def threshold(chosen: Array) -> float:
@@ -128,7 +132,7 @@ class MetaCogProbe:
         return replace(self, l_yes=both, l_no=both)
 
     def require(self, policy: str) -> None:
-        """Raise ValueError unless `policy` is the digest of the probe's policy."""
+        """Raise ValueError if the probe was fitted to a policy with a different digest."""
         if policy != self.policy:
             raise ValueError(
                 f"The probe was fitted to the policy {self.policy[:16]}, but this policy is "
@@ -172,9 +176,9 @@ def auroc(scores: Array, correct: Array) -> float:
 def bootstrap(
     scores: Array, correct: Array, seed: int = 0, draws: int = 1000
 ) -> tuple[float, float]:
-    """Return the bounds of the AUROC's 95 % interval, from bootstrap samples of the questions.
+    """Return the lower and the upper bound of the AUROC's 95 % interval.
 
-    `draws` is the number of samples.
+    The interval is computed from `draws` bootstrap samples of the questions.
     """
     rows = np.random.default_rng(seed).integers(len(correct), size=(draws, len(correct)))
     low, high = np.quantile([auroc(scores[row], correct[row]) for row in rows], [0.025, 0.975])
@@ -183,9 +187,10 @@ def bootstrap(
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """The states [n, width] of one layer.
+    """The data for fitting a probe of one layer: hidden states [n, width] and the method.
 
-    For the method `pca`, `component` [width] is the first principal component of the contrasts.
+    For the method `pca`, `component` [width] is the first principal component of the contrasts
+    (differences between the hidden states after two opposite instructions).
     """
 
     states: Array
@@ -203,7 +208,7 @@ class _Layer:
     def held_out(self, correct: Array, parts: Array) -> Array:
         """Return the cross-validated score of each question.
 
-        The direction for the questions of one fold is fitted to all other folds.
+        The score of a question uses a direction that was fitted without the questions of its fold.
         """
         scores = np.zeros(len(correct))
         for part in range(FOLDS):
@@ -255,10 +260,11 @@ def _logistic(states: Array, correct: Array) -> tuple[Array, float]:
 
 
 def _threshold(scores: Array, correct: Array, cost_call: float) -> float:
-    """Return the threshold with the lowest cost. Of equally good thresholds, return the highest.
+    """Return the threshold with the lowest total cost.
 
-    A score of at least the threshold means an answer. A wrong answer costs 1, and a tool call
-    `cost_call`.
+    A question with a score of at least the threshold is answered at once, and costs 1 if the answer
+    is wrong. Each other question calls a tool, and costs `cost_call`. Of several thresholds with
+    the lowest cost, the highest is returned.
     """
     ordered = np.sort(scores)
     cuts = np.concatenate([[ordered[0] - 1], (ordered[1:] + ordered[:-1]) / 2, [ordered[-1] + 1]])
