@@ -42,8 +42,8 @@ class Competition:
     """A machine-learning competition.
 
     A competitor sees only the description, the `files` and the score of a submission on the public
-    rows. `answers` has the columns of the sample submission: first the id, then the targets.
-    `public` contains the ids of the public rows. All other rows are private.
+    rows. `answers` has the right targets, in the columns of the sample submission: first the id,
+    then the targets. `public` contains the ids of the public rows. All other rows are private.
     """
 
     name: str
@@ -70,7 +70,10 @@ class Competition:
         return scores[0], scores[1]
 
     def _aligned(self, submission: bytes) -> pd.DataFrame:
-        """Return the predictions in the order of the answers."""
+        """Return the predictions of a submission, with the rows in the order of the answers.
+
+        Raises ToolError if the submission is invalid.
+        """
         key, *targets = self.answers.columns
         given, expected = _read(submission, ",".join([key, *targets])), self.answers[key]
         if sorted(map(str, given[key])) != sorted(map(str, expected)):
@@ -97,10 +100,10 @@ def _read(submission: bytes, header: str) -> pd.DataFrame:
 
 
 def _check(name: str, given: "pd.Series[Any]", expected: "pd.Series[Any]") -> None:
-    """Check a column of a submission.
+    """Check a column of a submission against the same column of the answers (`expected`).
 
-    Raises ToolError for missing values. If the answers (`expected`) are numbers, it also raises
-    ToolError for texts and infinite numbers.
+    Raises ToolError for missing values. If `expected` has numbers, also raises ToolError for texts
+    and infinite numbers in the submission.
     """
     if given.isna().any():
         raise ToolError(f"The column {name} has missing values.")
@@ -118,8 +121,8 @@ def human_rank(
 
     HumanRank is about 1 for the best and 0 for the worst score. The place p is 1 plus the number of
     better scores on the leaderboard `board`. The formula `code` is (N - p + 1) / N, as in
-    MLE-Dojo's code. The formula `paper` is 1 - p / N, at least 0. The result is 0 for a score that
-    is not finite, and for an empty leaderboard.
+    MLE-Dojo's code. The formula `paper` is max(0, 1 - p / N). The result is 0 for a score that is
+    not finite, and for an empty leaderboard.
     """
     others = [other for other in board if math.isfinite(other)]
     if not math.isfinite(score) or not others:

@@ -20,14 +20,15 @@ def competitions(
     kinds: Sequence[str] = tuple(KINDS),
     formula: Formula = "code",
 ) -> dict[str, list[Problem]]:
-    """Make competitions for each split. Successive competitions are of successive kinds:
+    """Make competitions for each split. The `kinds` take turns. A problem is, for example:
 
         Problem("linear-3000000", "Predict the column target of test.csv ...", {"kind": "linear",
             "seed": 3000000, "formula": "code", "leaderboard": {"forest": 1.204, ...}})
 
-    The leaderboard of a competition has the scores of twelve baseline models. They are fitted here,
-    in about a second per competition. Competitions of the same data set of scikit-learn share rows.
-    Raises ValueError for an unknown kind, and without kinds.
+    The leaderboard of a competition has the scores of twelve baseline models. This function fits
+    the baseline models, in about a second per competition. Some kinds, such as "wine", take their
+    rows from a data set of scikit-learn. Competitions of such a kind share rows, also between
+    splits. Raises ValueError for an unknown kind, and without kinds.
     """
     if not kinds or not {*kinds} <= KINDS.keys():
         raise ValueError(f"data.kinds: got {[*kinds]}, expected some of {', '.join(KINDS)}.")
@@ -44,9 +45,10 @@ def dojo(
 ) -> dict[str, list[Problem]]:
     """Make problems for each split from the competitions in `folder`.
 
-    A competition is a subfolder in MLE-Dojo's layout, see `folders.read`. In the order of their
-    names, the first competitions are for training, the next for validation, and the next for the
-    test. Raises ValueError if the folder has too few competitions.
+    A competition is a subfolder in MLE-Dojo's layout, see `folders.read`. The competitions are
+    sorted by name. The first `train` competitions are for training, the next `validation`
+    competitions for validation, and the next `test` competitions for the test. Raises ValueError if
+    the folder has too few competitions.
     """
     roots = sorted(path.parent.resolve() for path in folder.glob("*/utils"))
     sizes = {"train": train, "validation": validation, "test": test}

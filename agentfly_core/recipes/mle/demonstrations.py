@@ -11,13 +11,18 @@ from agentfly_core.recipes.mle.pipelines import DEGREES, LADDER, MODELS, SCALERS
 def pipelines(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
     """Return a policy that fits a pipeline with the tool `fit_pipeline`.
 
-    The pipeline uses trees. In a share `spoilt` of the episodes, it is a random pipeline.
+    The model in the pipeline is "trees". In a share `spoilt` of the episodes, the policy draws the
+    arguments of the tool at random instead.
     """
     return replying(seed, spoilt, _pipeline, ("draw",))
 
 
 def ladder(problems: Sequence[Problem], seed: int, rung: str = "ensemble") -> Demonstrator:
-    """Return a policy that executes the program LADDER[rung] with a tool, and then finishes."""
+    """Return a policy that executes a complete program, and then finishes.
+
+    The policy uses the tool `execute_code`. `rung` is the name of the program in LADDER, such as
+    "ensemble".
+    """
 
     async def policy(conversation: Conversation) -> str:
         return "Done." if conversation.turn else call_text("execute_code", code=LADDER[rung])

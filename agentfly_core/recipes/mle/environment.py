@@ -32,7 +32,9 @@ _executions: dict[Key, ExecResult] = {}
 
 
 class MLE(Environment):
-    """The competition that a problem's facts describe, see `folders:competition_of`:
+    """A competition, and the results of the model's submissions.
+
+    The facts of a problem describe the competition (see `folders.competition_of`):
 
         {"kind": "linear", "seed": 3, "formula": "code", "leaderboard": {"forest": 0.61, ...}}
 
@@ -74,7 +76,7 @@ class MLE(Environment):
         return printed, result.files[SUBMISSION]
 
     def submit(self, submission: bytes) -> tuple[float, float]:
-        """Grade a submission. Return its public score and the increase of `rank`."""
+        """Grade a submission. Return the score on the public rows, and the increase of `rank`."""
         public, private = self.task.scores(submission)
         before, metric = self.rank, self.task.metric
         self.executions += 1
@@ -94,10 +96,9 @@ class MLE(Environment):
 
 
 async def _executed(key: Key, task: Competition) -> ExecResult:
-    """Return the result of an execution, which is done only once for equal keys.
+    """Execute the code of a key in the sandbox, or return the cached result of an equal key.
 
-    A cached result is returned at once. If the same execution is running, it is awaited. Otherwise
-    a new execution begins.
+    If an execution with the same key is still running, wait for its result.
     """
     if key in _executions:
         return _executions[key]
@@ -111,7 +112,11 @@ async def _executed(key: Key, task: Competition) -> ExecResult:
 
 
 def _ended(at: tuple[asyncio.AbstractEventLoop, Key], task: asyncio.Task[ExecResult]) -> None:
-    """Cache a finished execution, unless its result may depend on the load of the machine."""
+    """Cache the result of a finished execution.
+
+    Timeouts, killed code and failures of the sandbox are not cached, because they may depend on the
+    load of the machine.
+    """
     del _running[at]
     if task.cancelled() or task.exception() or task.result().status in NOT_CACHED:
         return

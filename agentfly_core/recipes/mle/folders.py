@@ -35,13 +35,14 @@ def competition_of(facts: Mapping[str, Any]) -> Competition:
 def read(folder: str) -> Competition:
     """Read a competition from a folder in MLE-Dojo's layout:
 
-        info/description.txt                   info/private_leaderboard.csv (or public_...)
+        info/description.txt                   info/private_leaderboard.csv
         utils/metric.py                        data/private/test_answer.csv
         data/public/sample_submission.csv      data/public/... further files
 
-    Run the folder's `utils/prepare.py` before. A random half of the test rows is public; it is the
-    same half each time. The code of `utils/metric.py` runs in this process. Raises ValueError if a
-    file is missing.
+    The private leaderboard may be missing if there is `info/public_leaderboard.csv`. Run the
+    folder's `utils/prepare.py` before. A random half of the test rows is public. Each call selects
+    the same half. The code of `utils/metric.py` runs in this process. Raises ValueError if a file
+    is missing.
     """
     root = Path(folder)
     public = root / "data/public"

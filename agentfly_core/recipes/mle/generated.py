@@ -22,7 +22,10 @@ Draw = np.random.Generator
 
 
 class Table(NamedTuple):
-    """The features and the target of all rows. Integers as target are classes."""
+    """The features and the target of all rows.
+
+    If the target has integers, they are classes. If it has other numbers, they are to be predicted.
+    """
 
     features: pd.DataFrame
     target: "pd.Series[Any]"
@@ -56,7 +59,7 @@ def _linear(draw: Draw, rows: int) -> Table:
 def _interaction(draw: Draw, rows: int) -> Table:
     """Draw a table with two classes. The class is the sign of x * y + 0.7 * z + noise.
 
-    x, y and z are three of the scaled columns.
+    x, y and z are three random columns, divided by their standard deviations.
     """
     features = _numbers(draw, rows)
     scaled = (features / features.std()).to_numpy()
@@ -81,9 +84,10 @@ def _text(draw: Draw, rows: int) -> Table:
 
 
 def _missing(draw: Draw, rows: int) -> Table:
-    """Draw a table with a nonlinear function of three columns as target.
+    """Draw a table with a number as target.
 
-    A fifth of all feature values is missing.
+    The target is a nonlinear function of three columns, with noise. A fifth of the values in the
+    feature columns is missing.
     """
     features = _numbers(draw, rows)
     scaled = (features / features.std()).to_numpy()
@@ -123,8 +127,9 @@ TRAIN_ROWS = {"wine": 80}
 def competition(kind: str, seed: int) -> Competition:
     """Make the competition of a kind and a seed. The same arguments give the same competition.
 
-    Half of the test rows are public. The sample submission predicts the most frequent class or the
-    mean of the training rows.
+    Half of the test rows are public. If the target has classes, the sample submission predicts the
+    most frequent class of the training rows for all rows. Otherwise, it predicts the mean of the
+    training rows.
     """
     draw = np.random.default_rng([seed, *kind.encode()])
     features, target = KINDS[kind](draw, TRAIN + TEST)

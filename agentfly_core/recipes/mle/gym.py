@@ -23,11 +23,11 @@ GymAction = dict[str, Any]
 class MLEGym(gymnasium.Env[str, GymAction]):
     """The environment `MLE` with Gymnasium's interface.
 
-    `MLEGym(problems).reset(seed=0)` draws one of the problems. An action is `{"tool": 2,
-    "argument": "import pandas ..."}`, where `tool` is an index of TOOLS. The observation is the
-    text that the tool returns, with "?" for characters that are not printable ASCII. The reward is
-    the increase of the best HumanRank. `info["error"]` is True if the tool call failed. An episode
-    never terminates; it is truncated after `max_steps` steps.
+    `MLEGym(problems).reset(seed=0)` draws one of the problems. An action is
+    `{"tool": 2, "argument": "import pandas ..."}`, where `tool` is an index of TOOLS. The
+    observation is the text that the tool returns, with "?" for characters that are not printable
+    ASCII. The reward is the increase of the best HumanRank. `info["error"]` is True if the tool
+    call failed. An episode never terminates; it is truncated after `max_steps` steps.
     """
 
     def __init__(self, problems: Sequence[Problem], max_steps: int = 10) -> None:

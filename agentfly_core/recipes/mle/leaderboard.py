@@ -68,8 +68,9 @@ def leaderboard(task: Competition) -> dict[str, float]:
 def _pipeline(model: Any, text: bool, curved: bool) -> Pipeline:
     """Return a pipeline that ends with `model`.
 
-    For texts, the features are word counts, and with `curved` also counts of word pairs. For
-    numbers, they are scaled, and with `curved` products of two columns are added.
+    For texts, the features are the counts of words. With `curved`, the counts of word pairs are
+    added. For numbers, the features are the scaled columns. With `curved`, squares of columns and
+    products of two columns are added.
     """
     if text:
         return make_pipeline(CountVectorizer(ngram_range=(1, 1 + curved)), model)

@@ -8,7 +8,8 @@ from agentfly_core.recipes.mle.environment import MLE
 async def human_rank(mle: MLE) -> Score:
     """The best HumanRank of an episode's submissions, computed on the private rows.
 
-    The fact `formula` of the problem is "code" or "paper". The partial scores are the ranks by both
-    formulas (`code` and `paper`), and `submissions`, the number of submissions.
+    The fact `formula` of the problem selects one of two formulas, "code" or "paper". The partial
+    scores `code` and `paper` are the best ranks by each formula. The partial score `submissions` is
+    the number of submissions.
     """
     return Score(mle.rank, parts={**mle.ranks, "submissions": float(mle.executions)})
