@@ -34,14 +34,13 @@ Tables = dict[str, list[tuple[Any, ...]]]
 
 @generated
 def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Make problems for each split. Each problem has its own database.
-
-    Successive problems have successive kinds of KINDS:
+    """Make problems for each split. Each problem has its own database, and the KINDS take turns:
 
         Problem("city-3f2a90c1d4e5b678", "In which city is the company of the person who placed "
             "order 482?", {"answer": "Lyon", "kind": "city", "steps": 4, "database": "CREATE ..."})
 
-    Under any seed, splits share no person and no company.
+    `steps` is the number of lookups that find the answer. A person or company occurs in only one
+    split, for all seeds.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
@@ -58,7 +57,7 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
 def _problem(draw: random.Random, kind: str, names: Sequence[str], firms: Sequence[str]) -> Problem:
     """Make a problem.
 
-    Its id consists of its kind, and a digest of the question and the database.
+    The id of the problem consists of its kind and a digest of the question and the database.
     """
     text, steps = KINDS[kind]
     tables = _tables(draw, names, firms)
@@ -95,10 +94,11 @@ def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> 
 
 
 def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
-    """Draw the values in a question, such as the order, and the answers to all kinds of questions.
+    """Draw an order, and return the values that questions about it and their answers contain.
 
-    The company is drawn first, and then a person of this company. So all companies have the same
-    probability.
+    For example, `order` is a number in a question, and `city` is the answer to a question of the
+    kind "city". The order belongs to a person of a randomly drawn company. Each company has the
+    same probability, also if it has few orders.
     """
     company, firm, city = draw.choice(tables["companies"])
     staff = [row for row in tables["people"] if row[2] == company]

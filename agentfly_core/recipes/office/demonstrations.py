@@ -18,9 +18,9 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A call of a tool, and the column that is read from its result.
+    """A call of a tool, and the name of the result's column that is read (`takes`).
 
-    `takes` names this column. With an empty `takes`, the whole result is read.
+    If `takes` is empty, the whole result is read.
     """
 
     tool: str

@@ -45,9 +45,10 @@ class Office(Environment):
         self._opened.executescript(script)
 
     def select(self, what: str, table: str, column: str, value: str | int) -> list[tuple[Any, ...]]:
-        """Return expressions, such as "number, name", of the rows in which a column has this value.
+        """Return columns of the rows of `table` in which `column` has this value.
 
-        At most MOST_ROWS rows are returned. Raises ToolError if the table lacks the column.
+        `what` lists the columns, or other SQL expressions, such as "number, name". At most
+        MOST_ROWS rows are returned. Raises ToolError if the table lacks the column.
         """
         if column not in (columns := TABLES[table]):
             raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(columns)}.")
