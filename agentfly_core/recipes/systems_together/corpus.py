@@ -14,13 +14,14 @@ CITIES = range(10, 18)
 
 
 def pages(seed: int) -> list[dict[str, str]]:
-    """Make a page for each firm, and a page of a directory that repeats the firm's code:
+    """Make two pages for each firm: a page of the firm, and a directory page with its code:
 
         {"id": "0017", "title": "firm 3072", "text": "In city 12, code 52.", "split": "train"}
         {"id": "1143", "title": "directory 9023", "text": "Lists firm 3072 with code 52.", ...}
 
-    The order of the pages is random. In each city of the first half of CITIES, all firms have the
-    same code, which a model can memorise. In the other cities, each firm has a random code.
+    The order of the pages is random. In the first four of CITIES, all firms of a city have the same
+    code, so that a model can memorise the code of the city. In the other cities, each firm has a
+    random code.
     """
     draw, made = random.Random(seed), list[dict[str, str]]()
     shared = dict(zip(CITIES, draw.sample(CODES, len(CODES)), strict=False))

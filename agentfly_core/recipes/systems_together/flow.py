@@ -25,23 +25,24 @@ def systems_together(
 ) -> list[ComparisonRow]:
     """Build the data, train a first policy, run several rounds, and compare the policies.
 
-    A round fits a gate to the policy. The gate decides whether a question needs a tool. Then the
-    round trains one step on episodes with this gate; it is only one step, because a gate fits only
-    one policy. Returns a row for the oracle, for the first policy, and for the policy of each
-    round. For each evaluation, the row has the mean of the goal (the reward that decides success)
-    over the test problems, and the mean number of tool results per episode (`... calls`):
+    Each policy gets a gate, which decides whether a question needs a tool. A round trains the last
+    policy for one step on episodes with its gate, and then fits a gate to the new policy. A round
+    has only one step, because a gate fits only one policy. Returns a row for the oracle (the
+    scripted policy of the demonstrations), for the first policy, and for the policy of each round:
 
         [{"policy": "run:systems-together-1f2e3d4c", "own": 0.71, "own calls": 1.0, "program": 0.71,
           ..., "plans": 0.0, "competitions": 0.0, "competitions calls": 0.0, "gated": 0.83, ...}]
 
-    There are five evaluations:
+    Each policy is evaluated on test problems in five ways. An entry such as `own` is the mean of
+    the reward that decides success. An entry such as `own calls` is the mean number of tool results
+    per episode. The evaluations are:
 
     - `own`: the agent without a gate
     - `program`: the agent as a program that uses OpenAI's API
     - `plans`: the experiment `tptu`, with `plans` test problems
     - `competitions`: the experiment `mle`, with `competitions` test problems
-    - `gated`: the agent with the gate of the policy. The row of the oracle lacks it, because a gate
-      needs hidden states.
+    - `gated`: the agent with the gate of the policy. The row of the oracle lacks this evaluation,
+      because a gate needs hidden states.
 
     After an interruption, the same call continues the work.
     """
@@ -75,11 +76,11 @@ def with_gate(experiment: Experiment, policy: str) -> Experiment:
 
 
 def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> Experiment:
-    """Load the experiment `name` with the model `start`. `problems` is the number of test problems.
+    """Load the experiment `name` with the model `start` and a number of test problems (`problems`).
 
-    The token limits are higher than in the original experiment, because the tokenizer of `start`
-    needs more tokens for these problems. `place` has the keyword arguments `site` and `store` of
-    `load_experiment`.
+    The token limits are higher than in the experiment's own settings, because the tokenizer of
+    `start` needs more tokens for these problems. `place` contains two keyword arguments of
+    `load_experiment`: `site` and `store`.
     """
     data = (f"data.test={problems}", "data.train=1", "data.validation=0")
     limits = ("agent.max_tokens=512", "agent.max_model_len=1024", "steps=0")

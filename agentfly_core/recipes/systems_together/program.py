@@ -19,11 +19,11 @@ TOOLS: Any = [{"type": "function", "function": FUNCTION}]
 
 
 def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
-    """Search for pages with a word of the query. Return the text of the first page as result.
+    """Return the first page that contains a word of the query, as text.
 
-    Pages with the word in their title come first. The page with the id `hidden` is skipped. If
-    further pages match, the result ends with their number. It has the same format as results of the
-    tool `Search`.
+    Pages with a word of the query in the title come before pages with such a word only in the text.
+    The page with the id `hidden` is skipped. If other pages match, too, the text ends with the
+    number of these pages. The text has the same format as the results of the tool `Search`.
     """
     words = {*_WORD.findall(query)}
     others = [page for page in pages if page["id"] != hidden]
@@ -38,9 +38,9 @@ def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
 def fill(
     client: openai.OpenAI, pages: Sequence[Mapping[str, str]], problem: Mapping[str, str]
 ) -> str:
-    """Let the model fill the masks of a problem. Execute its tool calls.
+    """Let the model fill the masks of a problem, and execute the model's tool calls.
 
-    Returns the content of its first reply without a tool call.
+    Returns the content of the first reply without a tool call.
     """
     messages: list[Any] = [{"role": "user", "content": problem["prompt"]}]
     while True:
