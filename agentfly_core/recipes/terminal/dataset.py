@@ -58,7 +58,7 @@ class Words:
         return {name: self.draw.choices(range(10, 100), k=columns) for name in sorted(names)}
 
     def others(self, *endings: str) -> dict[str, str]:
-        """Draw two or three files that do not have these endings."""
+        """Draw two or three files. Their endings differ from the given endings."""
         left = [ending for ending in ENDINGS if ending not in endings]
         chosen = self.draw.sample(left, self.draw.randint(2, 3))
         return {f"{next(self.stems)}.{ending}": _text(self.lines(3)) for ending in chosen}
@@ -167,7 +167,7 @@ FAMILIES: Mapping[str, Callable[[Words], Folder]] = {one.__name__[1:]: one for o
 def terminal(
     seed: int, train: int, validation: int, test: int, families: tuple[str, ...] = LEARNED
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. Each problem has its own folder, and `families` take turns:
+    """Make problems for each split. Each problem has its own folder. The `families` take turns:
 
         Problem("rename-3f2a90c1d4e5b678",
             "Rename the files of amber-mills to tall-press, with their endings.", {
@@ -176,9 +176,9 @@ def terminal(
                 "expected": {"tall-press.log": "anna-berg\\n", "quiet-steel.md": "hugo-lind\\n"},
             })
 
-    `expected` has the files after a successful episode. FAMILIES has all families. Under any seed,
-    splits share no file name and no person. Raises ValueError for an unknown family, and without
-    families.
+    A family is a kind of task, and FAMILIES has all families. `expected` has the files after a
+    successful episode. A name such as "amber-mills" or "anna-berg" occurs in only one split, for
+    all seeds. Raises ValueError for an unknown family, and without families.
     """
     if not families or not {*families} <= FAMILIES.keys():
         got = ", ".join(repr(name) for name in families if name not in FAMILIES) or "none"

@@ -29,9 +29,11 @@ _COPIED: Sequence[Sequence[str]] = (
 
 
 def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
-    """Run the command `look`. In its output, find the first file name with this ending.
+    """A plan that returns a command for one file of the folder.
 
-    Return `command` with this name instead of `{file}`. An empty `ending` fits all names.
+    The plan first yields the command `look`, such as "ls", and receives its output. In this output,
+    it finds the first file name with the ending `ending`, or the first of all names if `ending` is
+    empty. It returns `command` with this file name instead of `{file}`.
     """
     listed = yield look.format(**fields)
     files = _ending_in(ending.format(**fields), listed) if ending else listed.split()
