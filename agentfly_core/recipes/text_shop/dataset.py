@@ -48,12 +48,11 @@ def text_shop(
             "department": "clothing",
         })
 
-    `catalogues` is the number of catalogues, and the problems use them in equal shares. `products`
-    is the number of products in a catalogue. A wish has `attributes` attributes and `options`
-    options. The catalogue always has a product that fits. Under any seed, splits share no
-    combination of a category and attributes, and therefore no fitting product. With only one
-    catalogue, a model could memorise the numbers of products. Raises ValueError if more problems
-    are requested than there are.
+    There are `catalogues` catalogues with `products` products each, and all catalogues have about
+    the same number of problems. With only one catalogue, a model could memorise the ids of
+    products. A wish has `attributes` attributes and `options` options. The catalogue always has a
+    product that fits. A category with the same attributes, such as "slim cotton shirt", occurs in
+    only one split, for all seeds. Raises ValueError if more problems are requested than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()
@@ -73,9 +72,10 @@ def text_shop(
 
 
 def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
-    """Return the kinds of wishes in each split. A kind is a category with `attributes` attributes.
+    """Return the kinds of wishes in each split.
 
-    Splits share no kind, but the same words occur in all splits.
+    A kind is a category with `attributes` attributes, such as `("shirt", "cotton", "slim")`. A kind
+    occurs in only one split, but the same words occur in all splits.
     """
     kinds = [
         (category, *chosen)

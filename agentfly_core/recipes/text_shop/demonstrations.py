@@ -34,9 +34,9 @@ class WantedProduct:
 def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that buys the first fitting product that it finds.
 
-    It browses with the words of the wish and views products with a fitting title and price, one
-    after the other, until it finds one with all wanted options. In a share `spoilt` of the
-    episodes, it makes a mistake: it buys nothing, a wrong product or a wrong option.
+    The policy searches the words of the wish. Of the results, it views the products with a fitting
+    title and price, until a product has all wanted options. In a share `spoilt` of the episodes, it
+    makes a mistake: it buys nothing, a wrong product or a wrong option.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -73,7 +73,10 @@ def listed(page: str) -> list[Line]:
 
 
 def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
-    """Yield the products on viewed product pages, each with its options by kind."""
+    """Yield the id and the options of each product on the given pages.
+
+    An example is `("4172", {"colour": ["red", "grey"]})`. Pages of search results are skipped.
+    """
     for page in pages:
         options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
         if options:

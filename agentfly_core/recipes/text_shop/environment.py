@@ -38,10 +38,13 @@ IDS, PRICES = range(1000, 10000), range(10, 70)
 
 @dataclass(frozen=True, slots=True)
 class CatalogueProduct:
-    """A product. It has one attribute of each kind, and options from which a buyer chooses:
+    """A product of a catalogue:
 
-    CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23,
-                     {"colour": ["red", "grey"], "size": ["tiny", "small"]})
+        CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23,
+                         {"colour": ["red", "grey"], "size": ["tiny", "small"]})
+
+    The fields are the id, the category, one attribute of each kind, the price, and the options. A
+    buyer chooses one option of each kind, such as "red".
     """
 
     id: str
@@ -109,7 +112,7 @@ class Purchase:
 
 
 class TextShop(Environment):
-    """A shop with a generated catalogue. A problem's facts have its seed and number of products:
+    """A shop with a generated catalogue. The facts of a problem contain the seed of the catalogue:
 
         {"catalogue": {"seed": 7, "products": 1000}}
 

@@ -19,7 +19,7 @@ class Wish:
 
 @reward
 async def purchase(shop: TextShop, problem: Problem) -> Score:
-    """How well the bought product fits the wish, from 0 to 1. Without a purchase, it is 0.
+    """How well the bought product fits the wish, from 0 to 1. Without a purchase, the reward is 0.
 
     The reward is type * (attributes + options + price) / (number of wanted attributes + number of
     wanted options + 1). `type` is 1 for the wanted category, 0.5 for a different category of the
