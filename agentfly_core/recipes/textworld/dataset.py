@@ -67,11 +67,12 @@ def textworld(
             {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
              "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"})
 
-    Training problems are in `worlds` worlds. Validation has an eighth of this number, and so has
-    test. Compiling the game of a world takes one or two CPU seconds. The object is at least `moves`
-    moves away from the first room of the hunt. Under any seed, an object such as "old key" occurs
-    in one split only, but "new key" may occur in another split. Raises ValueError if the worlds
-    have fewer hunts than requested.
+    `worlds` is the number of worlds for training. With 256 worlds for training, there are 32 (an
+    eighth) for validation and 32 for the test. Compiling the game of a world takes one or two CPU
+    seconds. The shortest path from the start of a hunt to the object has at least `moves` moves. An
+    object such as "old key" occurs in only one split, for all seeds. An object with a different
+    adjective, such as "new key", may occur in another split. Raises ValueError if the worlds have
+    fewer hunts than requested.
     """
     draw = random.Random(seed)
     # the seeds are distinct, because splits must not share a world
@@ -100,7 +101,7 @@ def textworld(
 def hunts(world: World, moves: int) -> list[Hunt]:
     """Return the possible hunts in a world.
 
-    Each pair of an object and a starting room gives a hunt if their distance is at least `moves`
+    A starting room and an object give a hunt if the shortest path between them has at least `moves`
     moves.
     """
     place = world.place()

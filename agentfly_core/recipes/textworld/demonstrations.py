@@ -20,8 +20,10 @@ _LIES = re.compile(r"There is (.+?) on the floor")
 class Map:
     """The visited rooms of a game.
 
-    `rooms` has the exits of each visited room by direction: `{"Bar": {"north": "Sauna", "east":
-    ""}}`. An exit leads to "" as long as the player has not used it. `here` is the current room.
+    `rooms` has the exits of each visited room by direction:
+    `{"Bar": {"north": "Sauna", "east": ""}}`. In this example, the player has used the exit in the
+    north of the bar. It is unknown to which room the exit in the east leads. `here` is the current
+    room.
     """
 
     rooms: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -43,9 +45,10 @@ class Map:
             self.rooms[before][went], exits[BACK[went]] = self.here, before
 
     def way(self) -> str:
-        """Return the direction of the first move towards the nearest exit that was not used yet.
+        """Return the direction of the first move to the nearest room with an unused exit.
 
-        Returns "" if the player has used all exits.
+        If the current room has an unused exit, return its direction. If all exits are used, return
+        "".
         """
         first = {self.here: ""}
         waiting = deque([self.here])

@@ -135,15 +135,17 @@ class World:
 class TextWorld(Environment):
     """A treasure hunt in TextWorld (Côté et al., arXiv 1806.11532).
 
-    A problem's facts have the world, and the moves from its first room to the room in which the
-    hunt starts. They also have the description of this room, and the object to take:
+    The facts of a problem contain the world, and the moves from the first room of the world to the
+    room in which the hunt starts. They also contain the description of this room, and the object to
+    take:
 
         {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
          "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
 
     The first command `take` ends the hunt: `over` becomes True. If it takes the right object, `won`
     becomes True, too. Commands that save, restore or end a game are refused. The environment needs
-    the package textworld (the extra `textworld`). It installs jericho, a package under the GPL.
+    the package textworld (the extra `textworld`). The package textworld installs jericho, a package
+    under the GPL.
     """
 
     notice: ClassVar[str] = (
@@ -154,7 +156,7 @@ class TextWorld(Environment):
         """Begin the hunt.
 
         Raises KeyError if a fact is missing. Raises ValueError if the first room differs from the
-        fact `seen`, because the problem was prepared with a different version of TextWorld.
+        fact `seen`. This happens if the problem was prepared with a different version of TextWorld.
         """
         await self.close()
         facts = problem.facts
@@ -169,7 +171,7 @@ class TextWorld(Environment):
     def do(self, command: str) -> str:
         """Execute a command such as `take red key`, and return the text of the game.
 
-        Raises ToolError for a command that does not begin with one of VERBS, or has punctuation.
+        Raises ToolError for a command with punctuation, or with a first word that is not in VERBS.
         """
         typed = " ".join(command.split()).lower()
         if not _COMMAND.fullmatch(typed):
