@@ -23,9 +23,13 @@ class OneStep:
     """The one-step agent of TPTU (TPTU-OA). It plans all sub-tasks, executes them, and answers.
 
     The main speaker is the planner. For each sub-task, the speaker `worker` writes the first
-    argument of the tool call. If the planner's reply is not a plan, the episode ends. `notes` is a
-    text that describes the data to both speakers. Without `execute`, the plan itself is the answer.
-    Without `instructions`, the planner reads only the question.
+    argument of the tool call. If the planner's reply is not a plan, the episode ends. The settings
+    are:
+
+    - `instructions`: whether the planner gets the tools and the schema of a plan. If not, it gets
+      only the question.
+    - `notes`: a text that describes the data to both speakers
+    - `execute`: whether the sub-tasks are executed. If not, the plan itself is the answer.
     """
 
     def __init__(self, instructions: bool = True, notes: str = "", execute: bool = True) -> None:
@@ -63,8 +67,8 @@ class OneStep:
 class Sequential(OneStep):
     """The sequential agent of TPTU (TPTU-SA).
 
-    It plans a sub-task, executes it, plans the next sub-task with its result, and so on. After an
-    empty plan or `max_steps` sub-tasks, it answers.
+    The agent plans a sub-task, executes it, plans the next sub-task with the result, and so on.
+    After an empty plan or `max_steps` sub-tasks, the agent answers.
     """
 
     def __init__(self, instructions: bool = True, notes: str = "", max_steps: int = 8) -> None:
@@ -109,7 +113,7 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
 
 
 async def finished(planner: Episode, result: str) -> Ending:
-    """Pass the result to the planner, and request the answer of the episode."""
+    """Pass the results of the sub-tasks to the planner, and request the answer of the episode."""
     reply = await planner.reply(Message("user", f"{result}\n{FINISH}"))
     if not reply.cut:
         planner.answer(reply.content.strip())

@@ -48,7 +48,7 @@ Entities = Mapping[str, Sequence[Any]]
 def office_plans(
     seed: int, train: int, validation: int, test: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. Successive problems are of successive `kinds`:
+    """Make problems for each split. The `kinds` take turns:
 
         Problem("two-3f2a90c1d4e5b678", "What is the sum of the amount of order 482 and the staff "
             "of Amber Mills?", {"answer": "41", "kind": "two", "steps": 3, "plan": [{"tool": "sql",
@@ -57,8 +57,9 @@ def office_plans(
             ..."})
 
     `plan` is the right plan. `worlds` are the seeds of three further databases, which have the same
-    entities but different values. The combinations of sub-questions in test problems do not occur
-    in the other splits. Splits share no name of a person or company.
+    entities but different values. A question may combine several sub-questions, such as the amount
+    and the staff above. Combinations in test problems do not occur in the other splits. Questions
+    of different splits share no name of a person or company.
     """
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     return {
@@ -70,8 +71,9 @@ def office_plans(
 def held_out(parts: Sequence[str]) -> bool:
     """Whether a combination of sub-questions occurs only in test problems.
 
-    This is the case if the combination contains two neighbours, and the second neighbour is two
-    places after the first in PARTS. PARTS is treated as a circle: its first entry follows its last.
+    An example is `held_out(["amount", "spending"])`, which is True: "spending" directly follows
+    "amount" in the combination, and is two places after "amount" in PARTS. One such pair is enough.
+    The places are counted in a circle: after the last entry of PARTS comes the first.
     """
     order = list(PARTS)
     return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))

@@ -9,13 +9,13 @@ from agentfly_core import Experiment, Unscored, play
 def evaluate_plans(
     experiment: Experiment, policies: Sequence[str] = ("oracle",), episodes: int = 50
 ) -> list[dict[str, str | float]]:
-    """Play policies on the first test problems. Return a row for each policy:
+    """Play policies on the first `episodes` test problems. Return a row for each policy:
 
         [{"policy": "oracle", "episodes": 50, "unscored": 0, "planning": 1.0, ...}]
 
-    A row has the mean of each score over all episodes with scores. `episodes` is the number of
-    problems. Policies have the form of the option `--policy` of `agentfly play`. Raises ValueError
-    for a missing policy.
+    `unscored` is the number of episodes without a score. An entry such as `planning` is the mean of
+    a score over all other episodes. Policies have the form of the option `--policy` of
+    `agentfly play`. Raises ValueError for a missing policy.
     """
     rows = list[dict[str, str | float]]()
     for policy in policies:

@@ -57,9 +57,9 @@ def written(plan: Sequence[Mapping[str, Any]]) -> str:
 
 
 def places(texts: Sequence[str]) -> set[int]:
-    """Return the numbers of all results that texts contain.
+    """Return the numbers of the results to which texts refer.
 
-    For `["{1}", "{2}"]` they are 1 and 2.
+    For example, the texts "{1}" and "sum of {1} and {2}" refer to the results 1 and 2.
     """
     return {int(number) for text in texts for number in _PLACE.findall(text)}
 

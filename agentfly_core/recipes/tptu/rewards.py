@@ -48,10 +48,11 @@ with open("rows.json", "w") as file:
 
 
 class PlannedEpisode(NamedTuple):
-    """The plan of an episode.
+    """The plans of an episode, and the inputs of the tools.
 
-    `plan` has the sub-tasks of all readable plans. `readable` is the number of readable plans
-    divided by the number of all plans. `inputs` has the tool inputs that the worker wrote.
+    `plan` has the sub-tasks of all readable plans, because the sequential agent writes several
+    plans. `readable` is the number of readable plans divided by the number of all plans. `inputs`
+    has the tool inputs that the worker wrote.
     """
 
     plan: Sequence[SubTask]
@@ -68,7 +69,8 @@ async def planning(team: Team) -> Score:
     - `format`: 1 if each plan of the episode is readable, else 0
     - `order_lcs`: the length of the longest common subsequence of plan and gold plan, divided by
       the length of the longer plan
-    - `pairs`: the F1 score of the pairs of a tool and a sub-task
+    - `pairs`: the F1 score of the plan's sub-tasks, compared with the sub-tasks of the gold plan in
+      any order
     - `over_use`: the share of sub-tasks in the plan that are not in the gold plan
     - `calls`: the number of replies of the model
     """
@@ -90,9 +92,10 @@ async def planning(team: Team) -> Score:
 async def sql_accuracy(team: Team) -> Score:
     """The share of SQL sub-tasks in the right plan (gold plan) for which the model's SQL is right.
 
-    The SQL runs in three further databases, which have the entities of the question but different
-    values. It is right if it returns the same rows as the gold plan's SQL in each of them, in any
-    order. `{1}` in a statement is replaced by the result of sub-task 1 in the same database.
+    The model's SQL and the SQL of the gold plan run in three further databases. These have the
+    entities of the question but different values. The model's SQL is right if it returns the same
+    rows in all three databases. The order of the rows does not matter. `{1}` in a statement is
+    replaced by the result of sub-task 1 in the same database.
     """
     problem, played = team.trajectories[0].problem, played_by(team)
     pairs = matched(played.plan, gold_of(problem))
@@ -111,7 +114,7 @@ async def sql_accuracy(team: Team) -> Score:
 
 
 def played_by(team: Team) -> PlannedEpisode:
-    """Collect the plan of an episode, and the tool inputs that the worker wrote for it."""
+    """Collect the planned sub-tasks of an episode, and the tool inputs that the worker wrote."""
     plans, plan, readable = 0, list[SubTask](), 0
     planner = next(one for one in team.trajectories if one.speaker != "worker")
     for turn in planner.turns:
@@ -139,8 +142,8 @@ def gold_of(problem: Problem) -> list[SubTask]:
 def same(step: SubTask, gold: SubTask) -> bool:
     """Whether a sub-task counts as equal to a sub-task of the gold plan.
 
-    They must have the same tool, and the same names and numbers. They must also share most of their
-    other words.
+    Equal sub-tasks have the same tool, and mention the same names and numbers. They also share most
+    of their other words.
     """
     one, other = _words(step.subtask), _words(gold.subtask)
     if step.tool != gold.tool or not _mentions(gold) <= one or not _mentions(step) <= other:
@@ -165,8 +168,8 @@ def _mentions(step: SubTask) -> set[str]:
 def matched(plan: Sequence[SubTask], gold: Sequence[SubTask]) -> dict[int, int]:
     """Match the sub-tasks of a plan with equal sub-tasks of the gold plan.
 
-    Returns the index in `gold` by the index in `plan`, for matched sub-tasks only. Each sub-task is
-    matched at most once.
+    The result `{0: 2}` means that the first sub-task of `plan` is equal to the third of `gold`.
+    Each sub-task is matched at most once, and sub-tasks without a match are left out.
     """
     pairs, left = dict[int, int](), dict(enumerate(gold))
     for number, step in enumerate(plan):
@@ -192,8 +195,8 @@ def common(plan: Sequence[SubTask], gold: Sequence[SubTask]) -> int:
 async def _rows(worlds: Sequence[str], statements: Sequence[tuple[int, str]]) -> list[list[Any]]:
     """Run SQL statements in the sandbox, in each of several databases.
 
-    Returns a list for each database. It has the rows of each statement, or None for a statement
-    that failed.
+    Returns a list for each database. The list has the rows of each statement, or None for a
+    statement that failed.
     """
     if not statements:
         return [[] for _ in worlds]
