@@ -26,8 +26,9 @@ def shop(
             "order": {"47": 2, "81": 1},
         })
 
-    `order` has the wanted number of pieces by the product's key. Raises ValueError if more problems
-    are requested than there are, and for fewer than 2 or more than 36 products.
+    The fact `order` is the right order: two pieces of the product with the key "47", and one piece
+    of the product with the key "81". Raises ValueError if more problems are requested than there
+    are, and for fewer than 2 or more than 36 products.
     """
     names = [f"{colour} {thing}" for colour, thing in product(COLOURS, THINGS)]
     if not 2 <= products <= len(names):

@@ -21,9 +21,12 @@ class Shop(Environment):
 
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
-    `products` has the products by key. `page` lists the keys of the products that the model saw
-    last. `cart` has the number of pieces in the cart by key. After the checkout, `order` says how
-    many pieces of each key were bought.
+    The fact `order` is the right order, which the reward reads. The environment has these fields:
+
+    - `products`: a `Product` for each key, such as "a7"
+    - `page`: the keys of the products that the model saw last
+    - `cart`: the number of pieces in the cart for each key, such as `{"a7": 2}`
+    - `order`: the content of the cart at the checkout, or None before the checkout
     """
 
     async def reset(self, problem: Problem) -> None:

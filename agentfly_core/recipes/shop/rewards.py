@@ -6,10 +6,10 @@ from agentfly_core.recipes.shop.environment import Shop
 
 @reward
 async def bought(shop: Shop, problem: Problem) -> Score:
-    """1 if the order is `problem.facts["order"]`, else 0.
+    """1 if the bought products and their numbers are equal to `problem.facts["order"]`, else 0.
 
-    The partial score `lines` is the share of lines of the shopping list that were ordered
-    correctly.
+    The partial score `lines` is the share of products on the shopping list of which the right
+    number was bought.
     """
     wanted: dict[str, int] = problem.facts["order"]
     order = shop.order or {}
