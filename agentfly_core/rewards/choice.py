@@ -28,11 +28,14 @@ async def choice(trajectory: Trajectory) -> float:
     """1 if the answer names the right option and no wrong option, else 0.
 
     The fact `answer` of the problem has the right option, and the fact `options` has all options.
-    With the options "horse" and "horse race", the answer "A Horse, of course." names the first
-    option, because case does not matter. The answer "horses" names none, because it is a different
-    word. The answer "a horse race" names only the second option, because the longest of overlapping
-    options counts. Within a sentence, options of one letter are case-sensitive, because "a" is an
-    article.
+    With the options "horse" and "horse race", for example:
+
+    - "A Horse, of course." names the first option, because case does not matter.
+    - "horses" names no option, because it is a different word.
+    - "a horse race" names only the second option, because the longest of overlapping options
+      counts.
+
+    Within a sentence, options of one letter are case-sensitive, because "a" is an article.
     """
     problem = trajectory.problem
     options, right = option_texts(problem), _right_options(problem)

@@ -76,8 +76,9 @@ with open("verdict.json", "w") as file:
 def _readable(problem: Problem) -> Examples:
     """Check the facts `function`, `tests` and `seconds` of a problem.
 
-    Returns no example answers, because the problem does not contain a right program. Raises
-    ValueError for wrong facts.
+    Raises ValueError for wrong facts. Other rewards return right and wrong answers here, which test
+    the reward itself. This function returns none, because the problem does not contain a right
+    program.
     """
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():
@@ -99,15 +100,14 @@ def _readable(problem: Problem) -> Examples:
 async def code_tests(trajectory: Trajectory) -> Score:
     """1 if the program in the answer passes every hidden test, else 0.
 
-    The partial score `passed` is the share of passed tests. The program is the answer's last ```
-    block of Python or without a label, or the whole answer if it has no such block. The facts of
-    the problem are:
+    The partial score `passed` is the share of passed tests. The function `program` extracts the
+    program from the answer. The facts of the problem are:
 
     - `function`: the name of the function that the tests call
     - `tests`: a list of tests such as `{"args": [2, 3], "expected": 5}`, with JSON types. Tuples
       count as lists, and floats are compared to nine digits.
-    - `seconds` (optional): the limit of all calls together, in seconds of elapsed time and of
-      CPU time, by default 10 and at most 100
+    - `seconds` (optional): the limit of all calls together, in seconds of elapsed time and of CPU
+      time, by default 10 and at most 100
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])
@@ -126,8 +126,9 @@ async def code_tests(trajectory: Trajectory) -> Score:
 
 
 def program(answer: str) -> str:
-    """Return the last ``` block of Python or without a label, or the whole answer without such a
-    block.
+    """Return the program in an answer: the last ``` block with Python's label or without a label.
+
+    If the answer lacks such a block, the whole answer is the program.
     """
     pairs: list[tuple[str, str]] = _BLOCK.findall(answer)
     blocks = [code for label, code in pairs if label.lower() in _LABELS]

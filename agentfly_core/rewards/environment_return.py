@@ -8,9 +8,9 @@ from agentfly_core.records.trajectory import Score, Trajectory
 
 @reward
 def environment_return(trajectory: Trajectory) -> Score:
-    """The sum of all step rewards that tools returned. Without step rewards, it is 0.
+    """The sum of all step rewards that tools returned. Without step rewards, the sum is 0.
 
-    The score also has the sum of each turn.
+    The field `per_turn` of the score has the step reward of each turn.
     """
     per_turn = tuple(turn.reward or 0.0 for turn in trajectory.turns)
     return Score(math.fsum(per_turn), per_turn=per_turn)

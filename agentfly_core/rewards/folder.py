@@ -66,8 +66,8 @@ async def expected_files(workspace: Workspace, problem: Problem) -> Score:
 async def hidden_check(workspace: Workspace, problem: Problem) -> float:
     """The result of the problem's check (a hidden shell script), a number from 0 to 1.
 
-    The check runs in a new sandbox with the files of the workspace. It is the fact `check` of the
-    problem, for example of the dataset `datasets.harbor`:
+    The check runs in a new sandbox with the files of the workspace. The fact `check` of the problem
+    describes the check. The dataset `datasets.harbor` makes facts such as
 
         {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False, "seconds": 60.0}
 
@@ -75,8 +75,8 @@ async def hidden_check(workspace: Workspace, problem: Problem) -> float:
     The script runs in /tests with an empty home folder, and Python imports nothing from /app. The
     script writes the reward to the file /logs/verifier/reward.txt. With `by_exit_code`, the file is
     ignored, and the reward is 1 if the script exits with 0. The reward is 0 if the script takes
-    longer than `seconds` or writes no number from 0 to 1. Raises ValueError for more seconds than
-    MOST_SECONDS.
+    longer than `seconds` or writes no number from 0 to 1. Raises ValueError if `seconds` is more
+    than MOST_SECONDS.
     """
     check: Mapping[str, Any] = problem.facts["check"]
     nonce, seconds = secrets.token_hex(16), float(check["seconds"])

@@ -67,10 +67,11 @@ def number_text(number: float) -> str:
 
 
 def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Examples]:
-    """Make the `examples` function of a reward: right and wrong answers to a problem.
+    """Make the `examples` function of a reward.
 
-    The right answers are read from the fact `answer`. The wrong answers are NO_ANSWER, and the
-    results of `mistaken` for each right answer.
+    The function returns right and wrong answers to a problem. The right answers are read from the
+    fact `answer`. The wrong answers are NO_ANSWER, and the results of `mistaken` for each right
+    answer.
     """
 
     def of_problem(problem: Problem) -> Examples:
@@ -84,8 +85,8 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
 def _checked(values: object, problem: Problem, name: str) -> list[str | int | float]:
     """Return a list of texts and numbers. Texts are stripped of outer white space.
 
-    Raises ValueError if `values` is not a list, if it is empty, or if it contains a value that is
-    neither a text that is not empty nor a finite number.
+    Raises ValueError if `values` is not a list, or if the list is empty. Also raises ValueError for
+    empty texts, for infinite numbers and NaN, and for values of other types.
     """
     try:
         return _VALUES.validate_python(values)

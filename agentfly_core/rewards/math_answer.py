@@ -61,8 +61,9 @@ def math(trajectory: Trajectory) -> float:
 def _readable(problem: Problem) -> Examples:
     """Check the fact `answer` of a problem.
 
-    Returns no example answers, because an answer without a tool call always earns 0. Raises
-    ValueError if the fact is missing, has a wrong type, or contains no answer.
+    Raises ValueError if the fact is missing, has a wrong type, or contains no answer. Other rewards
+    return right and wrong answers here, which test the reward itself. This function returns none,
+    because an answer without a tool call always earns 0.
     """
     _rights(problem)
     return Examples((), ())
@@ -125,7 +126,10 @@ def _judged(trajectory: Trajectory) -> float:
 
 
 def _rights(problem: Problem) -> list[str]:
-    """Return the right answers as `stated` extracts them. Raises ValueError for an empty one."""
+    """Return the right answers of a problem, as `stated` extracts them.
+
+    Raises ValueError if `stated` returns an empty text for a right answer.
+    """
     rights = {fact: stated(fact) for fact in right_answers(problem)}
     for fact, right in rights.items():
         if not right:
@@ -165,10 +169,10 @@ def _in_words(match: re.Match[str]) -> str:
 
 
 def _is_excluded(answer: str, right: str, prompt: str) -> bool:
-    """Whether an answer is wrong without a comparison of values.
+    """Whether an answer is wrong even without a comparison of values.
 
-    It is wrong if it is empty, has unbalanced braces, copies the prompt, or is an equation although
-    the right answer is not.
+    This is the case if the answer is empty, has unbalanced braces, or copies the prompt. It is also
+    the case if the answer is an equation and the right answer is not.
     """
     return (
         not answer
@@ -214,5 +218,5 @@ def _text(parsed: list[Any]) -> str:
 
 
 def _squeezed(text: str) -> str:
-    """Remove spaces and dollar signs, except between digits: 1 1/2 is not 11/2."""
+    """Remove spaces and dollar signs. Spaces between digits stay, because 1 1/2 is not 11/2."""
     return re.sub(r"(?<!\d)[\s$]+|[\s$]+(?!\d|\s)", "", text)

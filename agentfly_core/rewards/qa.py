@@ -54,9 +54,9 @@ async def qa_f1(trajectory: Trajectory) -> float:
 def normalised(text: str) -> str:
     """Convert a text to lower case, and remove punctuation and articles.
 
-    For example, "The River-Bank!" becomes "riverbank". Numbers keep their sign and decimal point.
-    If only articles would remain, they are kept: "A." becomes "a". If only punctuation would
-    remain, it is kept, too.
+    For example, "The River-Bank!" becomes "riverbank". Numbers keep their sign and decimal point. A
+    text that has only articles keeps them: "A." becomes "a". A text that has only punctuation is
+    returned in lower case.
     """
     lower = " ".join(text.lower().replace("\u2212", "-").split())
     bare = " ".join(_PUNCTUATION.sub(r"\1", lower).split())

@@ -39,7 +39,7 @@ _ARITHMETIC = (
 def _examples(problem: Problem) -> Examples:
     """Return the answer of the problem's entry as an example of a right answer.
 
-    If many answers are right, the entry lacks an answer, and the example is missing, too.
+    If many answers are right, the entry lacks an answer, and the result lacks the example.
     """
     answer = ast.literal_eval(problem.facts["entry"]).get("answer")
     right = (answer,) if isinstance(answer, str) and answer.strip() else ()
@@ -51,9 +51,9 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
     """1 if reasoning-gym's scorer for the problem's dataset gives 1, else 0.
 
     The fact `dataset` of the problem has the name of the dataset. The partial score `partial` is
-    the value that the scorer gives. It is only a metric, because scorers also give points for a
-    longer text that contains the answer. An answer that could run code is wrong, and so is an
-    answer that takes more than 5 s to score.
+    the value that the scorer gives. This value is only a metric, because scorers also give points
+    for a longer text that contains the answer. Two kinds of answers are always wrong: answers that
+    could run code, and answers that take more than 5 s to score.
     """
     facts, answer = trajectory.problem.facts, (trajectory.answer or "").strip()
     if trajectory.answer is None or len(answer) > LONGEST or runs_code(facts["dataset"], answer):
@@ -91,11 +91,12 @@ def _scorer(dataset: str, config: str) -> Any:
 
 
 def runs_code(dataset: str, answer: str) -> bool:
-    """Whether a scorer would execute something in this answer that is not arithmetic.
+    """Whether a dataset's scorer would execute more than arithmetic in an answer.
 
-    For the dataset OF_GIVEN_NUMBERS, only whole numbers are allowed. For datasets of PARSED, an
-    answer with a syntax error also counts as code, because `parse_expr` accepts more than Python's
-    syntax.
+    Scorers of the datasets in EVALUATED and PARSED execute answers as Python expressions. For the
+    datasets in PARSED, the result is also True for an answer with a syntax error, because sympy's
+    `parse_expr` accepts more than Python's syntax. For "countdown", the result is False only for
+    arithmetic with whole numbers.
     """
     if dataset not in EVALUATED | PARSED:
         return False
@@ -110,9 +111,10 @@ def runs_code(dataset: str, answer: str) -> bool:
 
 
 def _is_of_whole_numbers(node: ast.AST) -> bool:
-    """Whether a part of an expression is arithmetic with whole numbers.
+    """Whether a part of an expression belongs to arithmetic with whole numbers.
 
-    Names are refused, because they could make further numbers, as in x/x.
+    Names are refused, because an expression such as x/x gives a number that the problem does not
+    have.
     """
     if isinstance(node, ast.Constant):
         return type(node.value) is int
