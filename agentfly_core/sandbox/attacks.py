@@ -24,11 +24,12 @@ class Attack:
 
     - `code`: Python code, in which `{file}`, `{port}` and `{pid}` are replaced by the file, the
       port and the process id of the target
-    - `ends`: the attack counts as stopped if its status is one of these and it does not print
-      "REACHED"
+    - `ends`: the expected statuses of the execution. The attack counts as stopped if the status is
+      one of these and the target is unharmed. Also, the code must not print "REACHED" or the
+      target's secret, and must not return files.
     - `limits`, `collect`: the limits of the execution, and the names of the files to return
-    - `probe`: whether the attack is also tried before a sandbox is used for the first time. The
-      sandbox must stop all of these attacks.
+    - `probe`: whether the attack is also tried when a process chooses its sandbox. A sandbox is
+      used only if it stops all attacks with `probe`.
     """
 
     name: str

@@ -143,7 +143,10 @@ class _PerExecution:
         where: Sequence[str],
         cgroups: Sequence[int],
     ) -> socket.socket:
-        """Start a process, and return the connection to it. A thread waits for the end of the
+        """Start a process, and return the connection to it.
+
+        `python` is the command of the interpreter. `where` has the working folder of the execution,
+        followed by "locked" or "open" (without isolation). A thread waits for the end of the
         process.
         """
         ours, theirs = socket.socketpair()

@@ -24,9 +24,9 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The control groups of an execution.
+    """The control groups of an execution, and file descriptors for entering them.
 
-    A process enters them by writing "0" to each of the file descriptors `entries`.
+    To enter the groups, a process writes "0" to each of the file descriptors `entries`.
     """
 
     folders: tuple[Path, ...]
@@ -35,8 +35,7 @@ class Cgroup:
     def limit(self, limits: Limits) -> None:
         """Set the limits of the groups.
 
-        The number of processes is one higher than in `limits`, because it includes the init
-        process.
+        The groups allow one more process than `limits`, because the init process is also in them.
         """
         # in this order, because v1 refuses a limit of memory.memsw that is lower than the limit of
         # memory
@@ -156,11 +155,12 @@ class Cgroups:
 
 
 def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Yield versions of control groups, each with possible parent folders.
+    """Yield pairs of a version of control groups and the folders in which groups can be created.
 
-    A parent is the group of this process in /proc/self/cgroup, or in v2 also the parent of this
-    group. In a container, this group may be missing below `root`. Then the container's own group is
-    at `root`.
+    In v2, the folder is the group of this process, as listed in /proc/self/cgroup. A second pair
+    has the parent of this group. In v1, each controller for memory or processes has a folder, also
+    the group of this process. In a container, the folder of this group may be missing below `root`.
+    Then the top folder of the controller is used, which is the container's own group.
     """
     lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
     # paths by controllers; the controllers are "" in v2. Lines are for example 4:memory:/user and

@@ -30,9 +30,9 @@ _lock = threading.Lock()
 def chosen() -> Sandbox:
     """Return the sandbox of this process.
 
-    If the environment variable AGENTFLY_SANDBOX is set, this is its backend. Otherwise it is the
-    first backend that works. The result is cached. Raises Unavailable if no backend works. The
-    message contains a remedy.
+    The environment variable AGENTFLY_SANDBOX names the backend of the sandbox. If it is not set,
+    the first backend that works is used. The result is cached. Raises Unavailable if no backend
+    works. The message of the error contains a remedy.
     """
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))
@@ -60,8 +60,9 @@ def _chosen(wanted: str) -> Sandbox:
 
 
 async def _weakness(sandbox: Sandbox) -> str:
-    """Return the attacks that a sandbox does not stop, or "" if it stops all attacks with
-    `probe`.
+    """Return the reason why a sandbox cannot be used, or "" if it can be used.
+
+    The reason is that a test program fails, or that attacks with `probe` are not stopped.
     """
     try:
         first = await sandbox.execute(ExecRequest(b"print(6 * 7)"))

@@ -43,8 +43,9 @@ def as_bytes(content: str | bytes) -> bytes:
 
 
 class Session:
-    """An interpreter in a sandbox. The first call of `run` starts it. Use it on one event loop
-    only.
+    """An interpreter in a sandbox, which the first call of `run` starts.
+
+    A session can be used on only one event loop.
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:

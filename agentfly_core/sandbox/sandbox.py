@@ -23,9 +23,10 @@ AT_ONCE, SPARES = 32, 2
 class Sandbox:
     """A sandbox with one backend, which can be used from any thread and event loop.
 
-    `refused` contains the reasons why other backends are not used, such as `{"forkserver":
-    "unshare: Operation not permitted"}`. If the backend is a fork server, two unused executions are
-    kept ready (spares), because creating namespaces takes longer than a short program.
+    `refused` contains the reasons why other backends are not used, such as
+    `{"forkserver": "unshare: Operation not permitted"}`. If the backend is a fork server, two
+    unused executions (spares) are kept ready. This saves the time for creating namespaces, which
+    takes longer than a short program.
     """
 
     backend: Backend
@@ -57,7 +58,7 @@ class Sandbox:
     async def begin(
         self, limits: protocol.Limits, modules: Sequence[str] = ()
     ) -> AsyncIterator[Execution]:
-        """Yield an execution for one request, or for several kept requests.
+        """Yield an execution, which runs one request, or several requests with `kept=True`.
 
         Raises OSError if the execution cannot be started.
         """
@@ -148,8 +149,9 @@ def _waits(connection: socket.socket) -> bool:
 
 @dataclass
 class Execution:
-    """The connection to the init process of an execution. `alive` is true while it accepts
-    requests.
+    """The connection to the init process of an execution.
+
+    `alive` is True while the init process accepts requests.
     """
 
     reader: asyncio.StreamReader
@@ -163,8 +165,9 @@ class Execution:
     async def run(self, request: protocol.ExecRequest) -> protocol.ExecResult:
         """Run a request and return its result.
 
-        If the answer is missing or late, the result is UNAVAILABLE. But after the start of the code
-        it is KILLED or TIMEOUT, because the code may have caused this.
+        If the execution fails before the code starts, or if the server of the sandbox has died, the
+        status is UNAVAILABLE. Otherwise, the status is KILLED for a lost answer and TIMEOUT for a
+        late answer, because the code may have caused the failure.
         """
         self.alive, limits = False, request.limits
         self.writer.write(request.packed())

@@ -83,10 +83,10 @@ def _end_as(first: int, codes: int) -> NoReturn:
 
 
 def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) -> NoReturn:
-    """The first process of the namespaces: start the program and send the listening socket over
-    `link`.
+    """Do the work of the first process of the namespaces.
 
-    Then reap processes, and write the program's exit code to `codes`.
+    Start the program, and send the listening socket over `link`. Then reap processes until the
+    program ends, and write its exit code to `codes`.
     """
     folder = Path.cwd()
     try:

@@ -61,7 +61,7 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
 def refuse(connection: socket.socket, why: str) -> None:
     """Report the reason why code cannot run.
 
-    The request is read before, because otherwise the kernel would discard the report.
+    First read the request. The kernel would discard the report if the request was still unread.
     """
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))
@@ -104,7 +104,10 @@ def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], w
 
 
 def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor) -> bool:
-    """Run until the code ends, and report the result. Return False if the process has ended."""
+    """Wait until the code ends or reaches a limit, and send a report.
+
+    Returns whether the process is still alive and can run further code.
+    """
     ended = monitor.until_end(connection)
     seconds, alive = time.monotonic() - monitor.started, ended is None and monitor.waits
     wait, peak = monitor.rest() if alive else monitor.end()

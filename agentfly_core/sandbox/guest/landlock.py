@@ -26,8 +26,10 @@ def version() -> int:
 def apply(writable: Sequence[Path], network: bool) -> None:
     """Allow writes only to these folders and to devices. `no_new_privs` must be set.
 
-    Newer kernels also block signals to outside processes and abstract sockets. Unless `network` is
-    set, they also block TCP. If the kernel lacks Landlock, do nothing.
+    From version 4 of Landlock on, TCP is also blocked, except with `network=True`. From version 6
+    on, processes and abstract sockets outside the sandbox are also blocked: the code can neither
+    send signals to these processes nor connect to these sockets. If the kernel lacks Landlock, do
+    nothing.
     """
     if not (abi := version()):
         return

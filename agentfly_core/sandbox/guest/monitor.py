@@ -23,9 +23,9 @@ GLANCE, BLINK = 0.05, 0.01
 class Monitor:
     """A process that runs code.
 
-    `pipes` contains the collected bytes by file descriptor: stdout, stderr and `line`. `line` is a
-    control socket. Over it, a kept process gets pieces of code and reports their exit codes. The
-    code can fake these exit codes.
+    `pipes` contains the collected bytes of stdout, stderr and `line`, by file descriptor. `line` is
+    a control socket, over which a kept process gets pieces of code and reports their exit codes.
+    The code can fake these exit codes.
     """
 
     pid: int
@@ -102,7 +102,7 @@ class Monitor:
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
-        """Stop all processes until the next request.
+        """Pause all processes until the next request.
 
         Return the wait status (exit code or signal) and the peak memory in bytes.
         """
@@ -141,8 +141,9 @@ class Monitor:
     def _left(self) -> float:
         """The remaining seconds until the time limit.
 
-        For a kept process, this includes the limit on CPU time, because the kernel cannot limit CPU
-        time for each request.
+        For a kept process, it is the smaller of the remaining elapsed time and the remaining CPU
+        time. The CPU time is counted here, because the kernel cannot limit CPU time for each
+        request.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:
@@ -167,8 +168,9 @@ class Monitor:
         return bool(data)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal all other processes of this namespace. Without a namespace, signal the process
-        group.
+        """Signal all other processes of this namespace.
+
+        If there is no separate namespace, signal the process group of the code.
         """
         with suppress(ProcessLookupError):
             if os.getpid() == 1:
@@ -180,7 +182,8 @@ class Monitor:
 def in_memory(content: bytes) -> int:
     """Return the file descriptor of a memory file with this content.
 
-    Its size is sealed, because limits do not count the size of memory files.
+    The file is sealed against changes. Otherwise, code could store data in the file, which no limit
+    counts.
     """
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:

@@ -66,7 +66,8 @@ class Limits:
     """The limits of an execution, in seconds and bytes: `Limits(wall=2.0, memory=256 * MIB)`.
 
     - `wall`, `cpu`: elapsed time and CPU time
-    - `memory`: the memory of each process and, with a memory cgroup, of all processes together
+    - `memory`: the memory of each process, and of all processes together. The backend `unsafe`
+      limits all processes together only if it can use control groups.
     - `processes`: the number of processes and threads
     - `disk`, `inodes`: the size and the number of files in the working directory, /tmp and /dev/shm
       together
@@ -125,10 +126,10 @@ class Report(TypedDict):
 class ExecRequest:
     """Code to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"})`.
 
-    `files` are written to the working directory. `collect` lists the names of files to return. With
-    `kept`, the interpreter stays alive for further requests. Of these further requests, only `code`
-    and `collect` are used. If the backend is a fork server, `modules` are imported before the code
-    starts.
+    `files` are written to the working directory. `collect` lists the names of files to return. If
+    the backend is a fork server, `modules` are imported before the code starts. With `kept`, the
+    interpreter stays alive for further requests of the same execution. Of further requests, only
+    `code` and `collect` are used.
     """
 
     code: bytes

@@ -58,7 +58,7 @@ def program(network: bool = False) -> bytes:
 
 
 def _tcp() -> list[bytes]:
-    """Return steps that allow TCP sockets and forbid all other sockets."""
+    """Return filter instructions that allow TCP sockets and forbid all other sockets."""
     denied = _step(_RETURN, _ERRNO | errno.EPERM)
     # other stream protocols (MPTCP, SMC) are forbidden, because they would expose much more kernel
     # code

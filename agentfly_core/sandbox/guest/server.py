@@ -79,7 +79,7 @@ def _warm(modules: Iterable[str]) -> None:
 def _serve(link: socket.socket) -> None:
     """Start an execution for each message on `link`.
 
-    A message consists of names of modules. Modules that are not imported yet are imported.
+    A message contains names of modules, which are imported if they were not imported before.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended executions
     link.send(protocol.packed({"ready": True}))

@@ -50,18 +50,18 @@ FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/
 
 
 def visible() -> list[Path]:
-    """Return the files and folders of this machine that the sandbox contains.
+    """Return the files and folders of this machine that are visible in the sandbox.
 
-    There they have the same paths and are read-only.
+    In the sandbox, they have the same paths and are read-only.
     """
     libraries = Path(sys.base_prefix).glob("lib/libpython*")
     return with_system([Path(sysconfig.get_path("stdlib")), interpreter(), *libraries])
 
 
 def with_system(paths: Iterable[Path]) -> list[Path]:
-    """Return the folders of the system and these paths.
+    """Return the folders of the system, and these paths.
 
-    A path is left out if it is in a folder that is also returned.
+    A path in one of the returned folders is left out.
     """
     shown = [*map(Path, _SYSTEM), *(Path(path) for path in _LINKED if not os.path.islink(path))]
     shown = [path for path in dict.fromkeys([*shown, *paths]) if path.exists()]
@@ -179,7 +179,10 @@ def _covered(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _bind(path: Path, folder: Path, place: Path | None = None) -> Path:
-    """Mount a path of this machine in the new root `folder`, at the same path or at `place`."""
+    """Mount a path of this machine in the new root `folder`, and return the new path.
+
+    In the new root, it has the same path, or the path `place` if it is given.
+    """
     target = folder / (place or path).relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True) if path.is_dir() else target.touch()
