@@ -49,10 +49,10 @@ def rollout_spec(
 ) -> RolloutSpec:
     """Collect the rules for the episodes of an experiment: template, tools, limits, ...
 
-    `whole` is the experiment as one task. If it trains several tasks, `mixture` contains each of
-    them by name. The policy plays all roles that are not in `frozen`. At most `programs` agents
-    that are programs run at once. `memory` is the folder of `Episode.memory`; None means an empty
-    folder.
+    `whole` contains the tools, rewards and settings of the whole experiment. If the experiment has
+    several tasks, `mixture` maps their names to the tasks. The policy plays all roles that are not
+    in `frozen`. If agents are separate programs, at most `programs` of these programs run at the
+    same time. `memory` is the folder of `Episode.memory`; None means an empty folder.
     """
     tasks = {
         name: rollout_spec(task, {}, tokenizer, frozen, programs, memory)
@@ -115,8 +115,8 @@ def require_room(
     """Raise PromptTooLong if the first prompt of a problem leaves no room for a reply.
 
     This is checked only for the agent `tool_loop`, because the first prompt of any other agent
-    depends on its code. Raises ValueError if the tools or the system message of a problem do not
-    fit the experiment.
+    depends on its code. Raises ValueError if a problem selects a tool that the experiment lacks.
+    Also raises ValueError if a problem has a system message although `agent.system` is set.
     """
     for name, some in by_task(problems, tasks).items():
         spec = rollout_spec(tasks[name], {}, tokenizer)
@@ -127,7 +127,7 @@ def require_room(
 
 
 def require_tags(by: str, problems: Iterable[Problem]) -> None:
-    """Raise ValueError if a problem lacks the fact with the name `by` (the setting evaluate.by)."""
+    """Raise ValueError if the `facts` of a problem lack the name `by` (the setting evaluate.by)."""
     for problem in problems if by else ():
         tag(problem, by, "evaluate.by")
 
@@ -139,8 +139,9 @@ def of_step(
 
     With `greedy`, each problem gets one more episode at temperature 0.
 
-    With `rollout.branching`, only the first episodes of a problem are started. Its other episodes
-    are their spares (see `EpisodeSpec`), which forks can replace.
+    With `rollout.branching`, only the first episodes of a problem are in the returned list. Their
+    `spares` contain the other episodes of the problem. A fork of a first episode can replace one of
+    its spares.
     """
     size, begin = settings.group_size, settings.beginnings
     baselines = episode_specs(problems if greedy else [], 1, step, "baseline", 0.0, seeds)
@@ -187,10 +188,11 @@ def play_shard(
     watch: OnEpisode,
     resources: ResourceManager,
 ) -> dict[str, float]:
-    """Play a shard of episodes, and return the metrics of the environments.
+    """Play a batch of episodes (a shard), and return the metrics of the environments.
 
     Trajectories and timings are written to `folder`. Raises ServiceLost if the sampler dies. Raises
-    GateClosed if too many episodes failed, or if too many lack a reward that reads an environment.
+    GateClosed if too many episodes failed. Rewards that read an environment are computed during the
+    episode. GateClosed is also raised if too many episodes lack such a reward.
     """
     played, measured = collect_into(episode_specs, spec, sampler, folder, watch, resources)
     stop_if_failing(played, gates.failed)
@@ -199,11 +201,10 @@ def play_shard(
 
 
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
-    """Return a function that is called with each finished episode and reports the progress of a
-    stage.
+    """Return a function that reports the progress of a stage. Call it with each finished episode.
 
-    It reports about REPORTS times in a stage. `done` is the number of episodes that were played
-    before. `total` does not include the forks that agents make.
+    A stage has about REPORTS reports. `done` is the number of episodes that were already finished
+    before the first call. `total` does not include the forks that agents make.
     """
     played, every = count(done + 1), max(1, total // REPORTS)
 

@@ -30,7 +30,7 @@ def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
 
 
 def find(store: Store, target: ArtifactKey) -> Reused | None:
-    """Return the artifact of a key, or None if the store lacks it or it is damaged."""
+    """Return the artifact of a key, or None if the artifact is missing or damaged."""
     artifact = store.find(target)
     return Reused(artifact.uri, artifact.digest, artifact.manifest) if artifact else None
 

@@ -48,15 +48,15 @@ WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
 
 
 class OtherTokens(Exception):
-    """Recorded ids belong to another prompt or decode to another text with this template."""
+    """Recorded token ids do not fit the chat template: the prompt or the decoded text differs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed(SamplerSession):
     """A sampler session that returns the recorded tokens of `replies`.
 
-    A reply without recorded tokens is encoded by `script`. `stops` are the stop tokens. `sample`
-    raises OtherTokens if a prompt differs from the recorded prompt.
+    If a reply lacks recorded tokens, `script` encodes its text. `stops` are the stop tokens.
+    `sample` raises OtherTokens if a prompt differs from the recorded prompt.
     """
 
     # a recorded reply is complete
@@ -79,7 +79,9 @@ class Replayed(SamplerSession):
 
 
 def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sampled]:
-    """Split spans where the mask of their tokens changes, so that each part is either trained or
+    """Split spans where the loss mask `trained` changes.
+
+    The mask has a value for each token of all spans. After the split, a span is either trained or
     not.
     """
     bits = iter(trained)
@@ -155,8 +157,8 @@ class ChatPlayer:
     def _ours(self, row: ChatRow) -> Trajectory | None:
         """Return the trajectory that `agentfly export` stored in the metadata of a trace.
 
-        Returns None if the tokens in the trace differ from this trajectory, or if they come from
-        another template or tokenizer.
+        Returns None if the tokens in the trace differ from this trajectory, or if the trace was
+        made with another template or tokenizer.
         """
         assert row.ours is not None
         try:
@@ -184,7 +186,8 @@ class ChatPlayer:
         replies: Sequence[RecordedReply],
         name: str,
     ) -> tuple[Turn, ...]:
-        """Make a turn for each reply. A reply that continues no earlier reply starts a new context.
+        """Make a turn for each reply. If a reply does not continue the conversation of an earlier
+        reply, its turn starts a new context.
 
         Raises OtherTokens if recorded tokens belong to another prompt or text.
         """
@@ -212,7 +215,7 @@ class ChatPlayer:
 
     @cached_property
     def _rules(self) -> EpisodeRules:
-        """The rules of the experiment, without limits except on observations."""
+        """The rules of the experiment without limits. Only the limit on observations stays."""
         return replace(
             self.spec,
             stop=(),
@@ -223,11 +226,11 @@ class ChatPlayer:
         )
 
     def _tools(self, row: ChatRow) -> list[ToolSchema]:
-        """Return the tools that the model reads in a row. A row may list tools that the experiment
+        """Return the tools in the prompt of a row. A row may define tools that the experiment
         lacks.
 
-        Raises ValueError if the row lists or calls an unknown tool, or if the schema of a tool
-        differs from the schema of the experiment's tool.
+        Raises ValueError if the row lists an unknown tool without a schema, or calls a tool that is
+        not listed. Also raises ValueError if it changes the schema of an experiment's tool.
         """
         own = {tool.name: tool for tool in self.spec.tools}
         listed = [tool.schema for tool in own.values()] if row.tools is None else row.tools
@@ -269,7 +272,10 @@ class ChatPlayer:
 
     @property
     def _control_tokens(self) -> list[str]:
-        """Special tokens and added tokens in the template, but not marks of calls or reasoning."""
+        """The control tokens: special tokens, and added tokens that occur in the template.
+
+        Marks of tool calls and of reasoning are left out.
+        """
         jinja = str(getattr(self.spec.template, "jinja", ""))
         added = self.tokenizer.added_tokens_decoder.values()
         # an added token that the template contains is markup, even if it is not special
@@ -279,8 +285,8 @@ class ChatPlayer:
 
 
 def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
-    """Return the token ids of prompt and reply, the log-probabilities and the loss mask of each
-    turn.
+    """Return the recorded call of each turn: token ids of its prompt and reply, log-probabilities,
+    and loss mask.
     """
     tokens, calls = defaultdict[int, tuple[int, ...]](tuple), list[RecordedCall]()
     for turn in trajectory.turns:
@@ -299,7 +305,7 @@ def _text_of(item: Message | Observation) -> list[str]:
 
 
 def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
-    """Whether a trajectory has the token ids that were recorded in its row."""
+    """Whether a trajectory has the same token ids as its replies in `row`."""
     pairs = zip(row.replies, calls_of(trajectory), strict=True)
     return all(reply.call is None or reply.call.sampled == own.sampled for reply, own in pairs)
 
@@ -330,7 +336,7 @@ def played_chats(
 
 
 def problem_of(row: ChatRow) -> Problem:
-    """Make the problem of a chat. It consists of the messages before the first reply.
+    """Make the problem of a chat from the messages before the first reply.
 
     The problem's id contains the file name and the number of the row.
     """
@@ -352,7 +358,7 @@ def _trained(turn: Turn, reply: RecordedReply) -> Turn:
 
 
 def _require_reasoning(replies: Sequence[RecordedReply], turns: Sequence[Turn]) -> None:
-    """Raise ValueError if a reply has reasoning that the template does not write."""
+    """Raise ValueError if a reply has reasoning, but the template leaves it out."""
     for recorded_reply, turn in zip(replies, turns, strict=True):
         reply = recorded_reply.message
         if reply.reasoning and turn.reply.reasoning != reply.reasoning:

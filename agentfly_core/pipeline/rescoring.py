@@ -50,7 +50,8 @@ class NewReward:
 
 @dataclass(frozen=True, slots=True)
 class RescoredStep:
-    """The episodes of a step with their old and new scores. The step of a play is 0.
+    """The episodes of a step with their old and new scores. For played or imported episodes, `step`
+    is 0.
 
     Example: `RescoredStep(7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."),
     ((trajectory, old, new), ...))`. `artifact` contains the new scores. It is None if some of the
@@ -107,8 +108,8 @@ def rescored(
 ) -> Iterator[RescoredStep]:
     """Score one step or all steps of a run with these rewards. Published scores are reused.
 
-    The new scores of a step are published if all its episodes could be scored. Raises ValueError if
-    a step lacks scores, and FileNotFoundError if its episodes were removed.
+    The new scores of a step are published if all episodes of the step could be scored. Raises
+    ValueError if a step lacks scores, and FileNotFoundError if the episodes of a step were removed.
     """
     agent = recorded_settings(known_run(store, run)).agent.use
     layout = RunLayout(run)
@@ -124,9 +125,9 @@ def rescored(
 
 
 def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
-    """Score the episodes of a play or an import with these rewards. Published scores are reused.
+    """Score the episodes in `plays/NAME` with these rewards. Published scores are reused.
 
-    Raises ValueError if the play lacks scores.
+    Raises ValueError if the episodes lack scores of the experiment's own rewards.
     """
     layout = PlayLayout(name)
     record: PlayRecord | None = store.read_json(layout.record)

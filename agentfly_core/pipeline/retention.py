@@ -39,9 +39,8 @@ class Kept:
 def made(run: Run, target: ArtifactKey, step: int) -> Reused | None:
     """Return the published policy of a step, or None if the update must be computed.
 
-    A run may die after it published a policy and before it published the learner state. So the
-    newest policy counts only if its learner state exists, if the step needs one. Otherwise both are
-    computed again.
+    A killed run may have published a policy without its learner state. If the step must save its
+    learner state, but the newest policy lacks it, the update is repeated.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
@@ -58,9 +57,9 @@ def keeps_state(run: Run, step: int) -> bool:
 def retain(run: Run, step: int) -> None:
     """Remove old learner states and old policy weights, as the settings in `update` specify.
 
-    Nothing is removed unless the newest learner state is intact. Evaluated policies keep their
-    weights. Also kept are files that may still be loaded by another run, by a resumed update, or by
-    the sampler of a later step.
+    Files are removed only if the newest learner state is intact. Evaluated policies keep their
+    weights. Files are kept if another run, a resumed update, or the sampler of a later step may
+    load them.
     """
     keep, store, begin = run.settings.update, run.store, run.settings.own_steps.start
     steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
@@ -87,9 +86,9 @@ def kept_for_others(store: Store, run: str) -> Kept:
     """Return the steps of `run` that other runs need.
 
     A run needs the policy from which it started, and the reference policy of its KL penalty. A
-    forked run also needs the policies from which its first steps sample. Until a run is finished,
-    it needs the learner state from which its first step continues, and the policies of its frozen
-    speakers.
+    forked run also needs the policies from which its first steps sample. An unfinished run also
+    needs the policies of its frozen speakers, and the learner state from which its first step
+    continues.
     """
     kept = Kept(set(), set())
     for name in store.names("runs"):
@@ -126,7 +125,10 @@ def _keep_for(record: RunRecord, store: Store, run: str, kept: Kept) -> None:
 
 
 def _steps_in(run: str, policy: ArtifactRecord | None) -> set[int]:
-    """Return the step of a run that published this policy; empty for a policy from elsewhere."""
+    """Return a set with the step of a run that published this policy.
+
+    The set is empty if the policy is None or does not belong to a step of the run.
+    """
     steps = f"{RunLayout(run).uri}/steps/"
     if policy is None or not policy["uri"].startswith(steps):
         return set()
@@ -134,9 +136,10 @@ def _steps_in(run: str, policy: ArtifactRecord | None) -> set[int]:
 
 
 def first_policy(step: int, staleness: int) -> int:
-    """Return the step of the oldest policy from which a fork from `step` samples.
+    """Return the step of the oldest policy that a fork uses for sampling.
 
-    0 is the policy before step 1.
+    The fork starts from the step `step`, and `staleness` is `rollout.max_staleness`. The result 0
+    means the policy before step 1.
     """
     return max(step - staleness, 0)
 

@@ -67,7 +67,7 @@ class PlayRequest:
 
 @dataclass(frozen=True)
 class Played:
-    """Episodes that were played and scored. They are stored as the play `name`.
+    """Episodes that were played and scored. They are stored in the folder `plays/NAME`.
 
     `seconds` is the time from the first prompt to the last score.
     """
@@ -111,8 +111,8 @@ def in_turn(tasks: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class PreparedPlay:
-    """Episodes that are ready to be played. `player` replies, and `at_once` episodes run at the
-    same time.
+    """Episodes that are ready to be played. `player` generates the replies, and at most `at_once`
+    episodes run at the same time.
     """
 
     experiment: Experiment
@@ -123,11 +123,11 @@ class PreparedPlay:
     at_once: int
 
     def play(self, logs: Path, mode: Mode) -> Played:
-        """Play, publish and score the episodes. The play gets the next free name of the experiment.
+        """Play, publish and score the episodes. They get the next free name of the experiment.
 
-        If an error occurs before a shard is stored, the name is released again. Raises ServiceLost
-        if the sampler dies, NoReply for an error in a policy function, and EpisodeBroken for an
-        error in a template or a sampler.
+        Episodes are stored in batches (shards). If an error occurs before the first batch is
+        stored, the name becomes free again. Raises ServiceLost if the sampler dies, NoReply for an
+        error in a policy function, and EpisodeBroken for an error in a template or a sampler.
         """
         here, store = self.experiment, self.experiment.store
         with PlayerServices(here, self.player).started(logs) as ready:
@@ -170,7 +170,7 @@ class PreparedPlay:
     def _rollouts(
         self, layout: PlayLayout, services: LocalServices, spec: RolloutSpec, ended: OnEpisode
     ) -> list[Artifact]:
-        """Play the shards one after another, and publish each of them."""
+        """Play the episodes in batches of `at_once` episodes, and publish each batch."""
         digests = {"data": self.data.digest}
         if isinstance(self.player, ModelPlayer):
             digests |= self.player.digests
@@ -198,8 +198,9 @@ class PreparedPlay:
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
     """Prepare the dataset and the player of a request.
 
-    By default, the last policy of the run with these settings plays. If there is no such run, the
-    base model plays. Raises ValueError if the policy or the problem is missing.
+    If the policy of the request is empty, the last policy of the experiment's run is used. If this
+    run does not exist, the base model is used. Raises ValueError if the policy or the problem is
+    missing.
     """
     store, settings = experiment.store, experiment.settings
     data, name, count = inputs.dataset(experiment), request.split, request.episodes
@@ -229,9 +230,10 @@ def take_name(
     mode: ModeName = "experiment",
     player: Player | None = None,
 ) -> str:
-    """Take the next free name for a play, by writing the play's record play.json.
+    """Write the record play.json under the next free name, and return this name.
 
-    For an import of episodes, `player` is None.
+    The record describes episodes that will be stored under the name. For an import of episodes,
+    `player` is None.
     """
     settings = experiment.settings
     sampled_from: ArtifactRecord | None = None
@@ -257,9 +259,9 @@ def take_name(
 
 
 def publish_tokenizer(store: Store, layout: PlayLayout, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Store the tokenizer together with the episodes of a play.
+    """Store the tokenizer together with played episodes.
 
-    The model of the episodes may be removed later, and then its tokenizer is lost.
+    The episodes can then be decoded after their model has been removed.
     """
 
     def save(folder: Path) -> Mapping[str, float]:
@@ -270,7 +272,7 @@ def publish_tokenizer(store: Store, layout: PlayLayout, tokenizer: PreTrainedTok
 
 
 def play_key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
-    """Return the key of an artifact of a play. `inputs` contains the digests of its inputs, by
-    name.
+    """Return the key of the artifact `uri`, which belongs to played episodes. `inputs` maps the
+    names of its inputs to their digests.
     """
     return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

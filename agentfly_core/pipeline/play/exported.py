@@ -18,12 +18,13 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
     """Write the replies of the policy, or of one `speaker`, into a new folder.
 
     The file CHATS contains a chat for each conversation. A warm start can read this file. The file
-    TRACES contains a `TrainingTrace` (a format of OpenEnv) for each trajectory. Its metadata
-    contain the trajectory in AgentFly's own format.
+    TRACES contains a `TrainingTrace` (a format of OpenEnv) for each trajectory. The metadata of a
+    trace contain the trajectory in AgentFly's own format.
 
-    Returns the number of rows in each file, and as "left out" the number of skipped rows. A row is
-    skipped if it contains a NUL character, and a chat also if a tool call could not be parsed.
-    Raises ValueError if the folder exists, or if no episode has a reply of the speaker.
+    Returns the number of rows in each file. The key "left out" contains the number of skipped rows.
+    Rows with a NUL character are skipped. Chats with a tool call that could not be parsed are
+    skipped, too. Raises ValueError if the folder exists, or if no episode has a reply of the
+    speaker.
     """
     mine = [t for t in trajectories if t.turns]
     mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]
@@ -63,7 +64,8 @@ class RecordedConversation(NamedTuple):
 def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
     """Return the conversations of a trajectory, in the order of their last turns.
 
-    If a conversation branches off from another one, it repeats the turns before the branch.
+    If a conversation branches off from another conversation, its turns include the turns before the
+    branch.
     """
     histories, conversations = histories_of(trajectory), list[RecordedConversation]()
     continued, exported = {path[-1] for path in histories if path}, set[int]()
@@ -76,7 +78,7 @@ def conversations_of(trajectory: Trajectory) -> list[RecordedConversation]:
 
 
 def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
-    """Return the history of each turn: the indices of the turns before it in its conversation."""
+    """Return the history of each turn: the indices of earlier turns in the same conversation."""
     histories, last = list[tuple[int, ...]](), dict[int, int]()  # last turns by context
     for number, turn in enumerate(trajectory.turns):
         before = last.get(turn.context, turn.continues)

@@ -27,7 +27,8 @@ class Imported:
     """The result of an import. The episodes are stored in the folder `plays/NAME`.
 
     `episodes` is the number of all episodes. `traces` is the number of episodes with recorded token
-    ids. `kept` is the number of traces that keep these ids. All other traces are encoded again.
+    ids. `kept` is the number of traces that keep these ids. The other traces get new ids, because
+    their texts are encoded with the experiment's tokenizer.
     """
 
     name: str
@@ -37,10 +38,11 @@ class Imported:
 
 
 def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
-    """Store the chats and traces in a file as a play, and score them with the experiment's rewards.
+    """Store the chats and traces of a file, and score them with the experiment's rewards.
 
-    If an episode has the same prompt as a problem in the dataset, it gets the facts of this
-    problem. Raises ValueError if a row cannot be used.
+    The episodes are stored in the folder `plays/NAME`. If the dataset contains a problem with the
+    prompt of an episode, the episode gets the `facts` and the task of this problem. Raises
+    ValueError if a row cannot be used.
     """
     store, data = experiment.store, inputs.dataset(experiment)
     tokenizer, _ = inputs.tokenizer(experiment)
@@ -70,7 +72,7 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
 
 
 def _of(trajectory: Trajectory, by_prompt: Mapping[str, Problem]) -> Trajectory:
-    """Return the episode with the facts and the task of the problem that has the same prompt.
+    """Return the episode with the `facts` and the task of the problem that has the same prompt.
 
     If no problem matches, return the episode unchanged.
     """

@@ -31,10 +31,10 @@ Show = Callable[[Piece | str], None]
 
 
 class Mode:
-    """A mode of playing. Its methods are hooks, which a subclass overrides.
+    """A mode of playing. The methods are hooks that a subclass overrides.
 
-    The hooks change the sampler and the spec, and get each episode that has ended. In this class
-    they do nothing. `name` is recorded in play.json.
+    Hooks can replace the sampler and the spec, and handle each finished episode. The hooks of this
+    class change nothing. `name` is recorded in play.json.
     """
 
     name: ModeName = "experiment"
@@ -58,8 +58,8 @@ class Mode:
 class WrappedSampler:
     """A sampler that wraps each session of the sampler `inner`.
 
-    Example: `WrappedSampler(sampler, lambda session: Timing([session], {}, {}, log))`. `Timing` is
-    a subclass of `Cast`, which forwards all calls to the session.
+    Example: `WrappedSampler(sampler, lambda session: Timing([session], {}, {}, log))`. In this
+    example, `Timing` is a session that forwards all calls to the inner session.
     """
 
     inner: Sampler
@@ -75,7 +75,7 @@ class WrappedSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Open a session of the inner sampler, and wrap it."""
+        """Open a session of the inner sampler for a batch of episodes (a shard), and wrap it."""
         async with self.inner.shard(episodes) as session:
             yield self.wrap(session)
 
@@ -125,7 +125,7 @@ class _Session(Cast):
 
 
 class Chat(Mode):
-    """A chat with a person. This class is both the play mode and the agent.
+    """A chat with a person. An object of this class is also the agent of the episode.
 
     The person's first message is `first`. After each reply without a tool call, `ask` returns the
     person's next message. An empty message ends the chat.
@@ -141,7 +141,7 @@ class Chat(Mode):
         self._first, self._ask, self._tell = first, ask, tell
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """Return `spec` with this object as its agent, and with higher limits."""
+        """Return `spec` with this object as its agent, and with higher limits on turns and time."""
         tasks = {name: self.rules(task) for name, task in spec.tasks.items()}
         return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST, tasks=tasks)
 

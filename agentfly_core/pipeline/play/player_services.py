@@ -23,15 +23,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlayerServices:
-    """The services with which a player plays the episodes of an experiment."""
+    """Starts the services that a player needs: sampler, environments and frozen speakers."""
 
     experiment: Experiment
     player: Player
 
     @contextmanager
     def started(self, logs: Path) -> Iterator[LocalServices]:
-        """Start the services for the duration of the block. A script needs neither a model nor a
-        GPU.
+        """Start the services for the duration of the block.
+
+        GPUs are reserved only if the player or a frozen speaker is a model.
         """
         experiment, player, site = self.experiment, self.player, self.experiment.site
         store, speakers = experiment.store, experiment.settings.agent.speakers

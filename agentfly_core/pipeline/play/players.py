@@ -18,7 +18,8 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 class ModelPlayer:
     """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`.
 
-    `memory` is the artifact with the folder of `Episode.memory`. None means an empty folder.
+    `memory` is the artifact that contains the folder of `Episode.memory`. None means an empty
+    folder.
     """
 
     reference: str
@@ -57,10 +58,10 @@ def described(player: Player, model: str) -> str:
 def oracle(
     experiment: str, warm_start: WarmStart | None, seed: int, problems: Sequence[Problem]
 ) -> Script:
-    """Return the function that demonstrates in an experiment's warm start, with the setting
-    `spoilt` at 0.
+    """Return the function that plays the demonstrations of an experiment's warm start.
 
-    Raises ValueError if the warm start does not name a function.
+    The function makes no deliberate mistakes, because its setting `spoilt` is 0. Raises ValueError
+    if the warm start does not name a function.
     """
     if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(

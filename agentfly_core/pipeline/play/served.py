@@ -43,9 +43,9 @@ class PolicyToServe:
 
     @classmethod
     def of_run(cls, store: Store, reference: str, site: Site, port: int) -> Self:
-        """Prepare to serve the policy of a run, such as `run:demo` or `run:demo@7`, on a site.
+        """Prepare to serve the policy of a run, such as `run:demo` or `run:demo@7`.
 
-        Raises ValueError if the policy is missing.
+        `site` contains the settings of this machine. Raises ValueError if the policy is missing.
         """
         wanted = run_policy(run_named(store, reference))
         named = of_run(store, wanted, "policy")

@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 
 def prepare(experiment: Experiment) -> Artifact:
-    """Return the dataset of an experiment, after its problems were checked. Make it if the store
-    lacks it.
+    """Return the dataset of an experiment, after a check of its problems. Make the dataset if it is
+    not in the store.
 
     `experiment.store.open(prepare(experiment))` is a folder with `train.parquet`,
     `validation.parquet` and `test.parquet`. Raises ValueError if the data cannot be used, or if too
@@ -45,11 +45,13 @@ def prepare(experiment: Experiment) -> Artifact:
 def check(experiment: Experiment, data: Artifact) -> list[str]:
     """Check the problems of a dataset, and return a report with one sentence for each check.
 
-    Facts that only few problems lack are reported. Right and wrong example answers are scored. The
-    oracle (the script of the warm start) and an idle policy (which replies with empty texts) play
-    some of the problems. The report is cached. Raises ValueError if the right answer does not earn
-    the full reward in more than `data.tolerate_bad_rows` problems, and GateClosed if rewards fail
-    in all problems that the oracle plays.
+    The report lists facts that most problems have but a few problems lack. Rewards are checked with
+    right and wrong example answers. The oracle (the script of the warm start) and an idle policy
+    (which replies with empty texts) play some of the problems. The report is cached.
+
+    Raises ValueError if more than `data.tolerate_bad_rows` problems cannot be solved. A problem
+    cannot be solved if its right answer earns less than the full reward. Raises GateClosed if
+    rewards cannot score any problem that the oracle plays.
     """
     store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)
     if stored := undamaged(store, uri, "The problems are checked again."):
@@ -87,8 +89,8 @@ def _checked(
 ) -> tuple[list[str], dict[str, str]]:
     """Check a reward with right and wrong example answers.
 
-    Return lines of the report. Also return the problems that cannot be solved: the reason why the
-    right answer does not earn the reward, by problem id.
+    Returns the lines of the report, and the problems that cannot be solved. The problems are a
+    mapping from the problem id to the reason why the right answer does not earn the full reward.
     """
     pairs, unsolvable = _readable(examples, problems)
     right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
@@ -114,9 +116,9 @@ def _checked(
 def _readable(
     examples: Callable[[Problem], Examples], problems: Sequence[Problem]
 ) -> tuple[list[tuple[Problem, Examples]], dict[str, str]]:
-    """Return the problems with their example answers.
+    """Return the problems with their example answers, and the errors that `examples` raised.
 
-    Also return the problems for which `examples` raised an error: the error, by problem id.
+    The errors are a mapping from the problem id to the message.
     """
     pairs, errors = list[tuple[Problem, Examples]](), dict[str, str]()
     for problem in problems:
@@ -128,8 +130,9 @@ def _readable(
 
 
 def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]], held: HeldCalls) -> list[str]:
-    """Return a sentence for each wrong answer that earns the full reward. The first sentences are
-    logged.
+    """Return a sentence for each wrong answer that earns the full reward.
+
+    At most SHOWN of these sentences are logged as warnings.
     """
     lines = [
         f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "

@@ -25,10 +25,10 @@ class Figures:
                 Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, episodes_per_second=312.4)
 
-    The intervals are computed over problems. `reward` and `success` are None if no episode could be
-    scored. If the experiment has several tasks, `success_by_task` contains each task with a scored
-    episode. `causes` counts the reasons why episodes failed or are unscored. `cut_replies` counts
-    the replies that ended at a token limit.
+    For the intervals, all episodes of a problem count as one sample. `reward` and `success` are
+    None if no episode could be scored. If the experiment has several tasks, `success_by_task`
+    contains the success rate of each task with a scored episode. `causes` counts the reasons why
+    episodes failed or are unscored. `cut_replies` counts the replies that ended at a token limit.
     """
 
     episodes: int

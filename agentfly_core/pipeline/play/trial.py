@@ -70,8 +70,8 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     """Play PLAYED problems with the oracle and the idle policy. Return the sentences of a report.
 
     Problems are played if the experiment has environments, or a reward that can be checked only by
-    playing. Rewards that use a service are not checked. Raises GateClosed if rewards fail in all
-    problems that the oracle plays.
+    playing. Rewards that use a service are not checked. Raises GateClosed if rewards cannot score
+    any problem that the oracle plays.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]
@@ -116,9 +116,11 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
 
 
 def _require_a_score(played: Sequence[Trajectory], outcomes: Mapping[str, bool | str]) -> None:
-    """Raise GateClosed if rewards failed in all of these episodes.
+    """Raise GateClosed if rewards could not score any of these episodes.
 
-    Episodes with the ending FAILED or AGENT_ERROR do not count, and at least half must count.
+    `outcomes` maps each problem id to whether the problem was solved, or to the reason why it is
+    unscored. Episodes with the ending FAILED or AGENT_ERROR are ignored. If more than half of the
+    episodes are ignored, GateClosed is not raised.
     """
     failed = (Ending.FAILED, Ending.AGENT_ERROR)
     ended = {one.problem.id for one in played if one.ending not in failed}
@@ -160,7 +162,7 @@ def _without_judges(spec: RolloutSpec) -> RolloutSpec:
 def _solved(tasks: Mapping[str, Task], played: Sequence[Trajectory]) -> dict[str, bool | str]:
     """Return for each problem id whether the problem was solved.
 
-    If its episode could not be scored, return the reason instead.
+    If the episode of a problem could not be scored, the value is the reason.
     """
     outcomes = dict[str, bool | str]()
     for name, task in tasks.items():
