@@ -89,11 +89,12 @@ def score(
     round: int = 0,
     ready: Sequence[Scored] = (),
 ) -> Artifact:
-    """Publish the scores and the ledger of the episodes of a step or an evaluation.
+    """Publish the scores and the ledger for the episodes of a step or an evaluation.
 
-    Scores in `before` (an earlier round) and in `ready` are reused. A step may play several rounds,
-    because refills replace problems without an advantage. The scores of each `round` 1, 2, ... are
-    a separate artifact. `what` is the name of the stage in logs.
+    Scores in `before` (an earlier round) and in `ready` are reused. A step may have several rounds,
+    in which new problems replace problems without an advantage. For the rounds 1, 2, ..., `round`
+    is their number, and each round has its own artifact. The final scores have the `round` 0.
+    `what` is the name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -119,12 +120,13 @@ def check_rewards(
 
 
 def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> list[Scored]:
-    """Score the episodes in the folder `rollout` of a shard, before all shards of the step are
-    played.
+    """Score the episodes in the folder `rollout` before all episodes of the step are played.
 
-    `scores` is the function `Experiment.scores`. Unscored episodes are left to `score_episodes`,
-    because a reward may refer to a speaker that occurs only in another shard. If a reward compares
-    groups of episodes, all episodes are left to it, because a group may extend over several shards.
+    The folder contains one batch (a shard) of the step. `scores` is the function
+    `Experiment.scores`. Unscored episodes are left out, because a reward may refer to a speaker
+    that occurs only in another batch. If a reward compares groups of episodes, the result is empty,
+    because a group may extend over several batches. `score_episodes` later scores the episodes that
+    are left out.
     """
     trajectories = read_trajectories(rollout / EPISODES)
     if any(reward.compares for reward in rewards):
@@ -140,8 +142,10 @@ def _counted(
     played: Sequence[Trajectory],
     outcomes: Mapping[str, Sequence[bool]],
 ) -> list[LedgerRow]:
-    """Add the kind of each problem and the number of its solved episodes to the rows of a
-    ledger.
+    """Set `kind` and `solved` in the rows of a ledger.
+
+    `kind` comes from `ProblemSchedule.kind_of`. `solved` is the number of episodes that solved the
+    problem.
     """
     kinds = {t.problem.id: schedule.kind_of(t.problem) for t in played}
     return [

@@ -28,10 +28,9 @@ from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices:
-    """The services of a training session.
+    """The services of a training session: `player` plays episodes, and `started` is the learner.
 
-    `player` plays episodes. `started` is the learner. It is None if neither a warm start nor an
-    update trains weights.
+    `started` is None if the session trains no weights.
     """
 
     player: JobPlayer

@@ -37,8 +37,9 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
     """Raise GateClosed if too many episodes lack a reward that reads an environment.
 
-    "Too many" means more than two episodes, and more than `share` of all episodes. Such a reward
-    can only be computed during the episode, so these episodes must not be stored.
+    "Too many" means more than two episodes, and more than `share` of all episodes. A reward that
+    reads an environment is computed during the episode. It cannot be computed later from stored
+    episodes.
     """
     episodes = by_episode(trajectories)
     observed = [[score for t in one for score in t.observed.values()] for one in episodes]
@@ -63,7 +64,7 @@ def stop_if_unscored(
 def stop_if_diverging(skipped: int, section: str) -> None:
     """Raise GateClosed if the last three optimizer steps were all skipped.
 
-    `section` has their learning rate: `update` or `warm_start`.
+    `section` is the settings section with the learning rate: `update` or `warm_start`.
     """
     if skipped >= SKIPPED_IN_A_ROW:
         raise GateClosed(
@@ -78,8 +79,9 @@ def lasting(
 ) -> dict[str, float]:
     """Return the number of consecutive steps in which each health sign was seen.
 
-    Example: `{"health/entropy": 2.0}`. `metrics` are the metrics of this step, and `before` the
-    metrics of the previous step.
+    A health sign is a condition on a metric, such as a low entropy. Example of a result:
+    `{"health/entropy": 2.0}`. `metrics` are the metrics of this step, and `before` the metrics of
+    the previous step.
     """
     return {
         f"health/{name}": before.get(f"health/{name}", 0.0) + 1.0 if sign.seen(metrics) else 0.0
@@ -91,8 +93,8 @@ def lasting(
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
     """Return a warning for each health sign with a metric that was not measured.
 
-    The name of such a metric may be mistyped. Metrics of the default signs are exempt, because some
-    algorithms lack them.
+    The name of such a metric may be mistyped. The default signs do not cause this warning, because
+    some algorithms lack their metrics.
     """
     measured = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
     missing = {
@@ -106,8 +108,9 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 
 
 def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
-    """Return the health signs, by name, that were seen in enough consecutive steps for a
-    warning.
+    """Return the health signs that need a warning, by name.
+
+    A sign needs a warning if it was seen in at least `sign.steps` consecutive steps.
     """
     return {
         name: sign
@@ -136,9 +139,9 @@ def warnings(
 ) -> list[str]:
     """Return the warnings of a step about health signs.
 
-    If a sign persists, the warning is repeated after 2, 4, 8, ... times the sign's number of steps.
-    `advice` maps names of signs to texts that are added to their warnings. Raises GateClosed if a
-    sign with `stop` is due.
+    A sign with `steps: 3` causes a warning after 3, 6, 12, 24, ... consecutive steps. `advice` maps
+    names of signs to texts that are added to their warnings. If a sign with `stop` was seen in
+    enough consecutive steps, GateClosed is raised.
     """
     raised = due(signs, metrics)
     texts = {

@@ -30,8 +30,9 @@ def read_chats(
 ) -> Artifact:
     """Publish the chats in the file of a warm start as demonstrations.
 
-    Chats about validation or test problems of `data` are not trained. Only the loss on them is
-    measured. Raises ValueError if too many rows cannot be used, or if no chat is left to train on.
+    Chats about validation or test problems of `data` are held out: they are not trained, but the
+    loss on these chats is measured. Raises ValueError if too many rows cannot be used, or if all
+    chats are held out.
     """
 
     def make(folder: Path) -> Mapping[str, float]:

@@ -77,7 +77,10 @@ def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
 
 
 def fresh(policy: Pointer) -> str:
-    """Return the label of a learner that starts from this policy with a new optimizer state."""
+    """Return the label of a learner that starts from this policy with a new optimizer state.
+
+    A label identifies the weights and the optimizer state of a learner.
+    """
     return f"fresh:{policy.digest}"
 
 
@@ -122,8 +125,9 @@ def step_job(
 def learning_rate(update: Update, step: int, steps: int) -> float:
     """Return the learning rate of a step. `step` counts from 1 to `steps`.
 
-    The rate increases in the warm-up steps. For example, three warm-up steps have 1/4, 2/4 and 3/4
-    of the rate. After the warm-up, the rate equals the schedule of transformers at `step - 1`.
+    The rate increases in the warm-up steps. Three warm-up steps, for example, have 1/4, 2/4 and 3/4
+    of `update.learning_rate`. After the warm-up, the rate is the same as in the scheduler of
+    transformers after `step - 1` steps.
     """
     warmup = update.warmup_steps
     if step <= warmup:
@@ -222,9 +226,9 @@ def publish(
 def label_of(run: Run, step: int) -> str:
     """Return the label of the learner state after a step.
 
-    The policy of this step must be published. If the step is the start of the run, this may be the
-    label of a learner with a new optimizer state. Raises ValueError if the run must inherit a
-    learner state that is missing.
+    A label identifies the weights and the optimizer state of a learner. The policy of this step
+    must be published. If the run starts at this step with a new optimizer state, the result is the
+    label from `fresh`. Raises ValueError if the run must inherit a learner state that is missing.
     """
     if step > run.settings.start_step:
         return _published(run, step).key
@@ -262,8 +266,8 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     """Bring the learner to the state before `step`.
 
-    If its current state is another one, it starts from the newest stored state. The updates after
-    this state are repeated.
+    If the learner has another state, start from the newest stored state, and repeat the updates
+    after it.
     """
     if checkpointer.learner.label() == label_of(run, step - 1):
         return

@@ -34,10 +34,11 @@ def scored_steps(store: Store, run: str, last: int) -> list[Artifact]:
 def stored(
     store: Store, steps: Iterable[Artifact], problems: Container[str]
 ) -> Iterator[tuple[Trajectory, Scored]]:
-    """Yield stored episodes with their scores.
+    """Yield the stored episodes of steps with their scores.
 
-    `steps` is the result of `scored_steps`. Only episodes on the problem ids in `problems` are
-    yielded, because a problem that another experiment trained may be held out in this experiment.
+    `steps` is the result of `scored_steps`. Episodes are left out if their problem is not in
+    `problems`. Otherwise, held-out problems of this experiment might be trained, because another
+    experiment may use them as training problems.
     """
     for scored in steps:
         pairs = scored_in(store, scored)
@@ -47,8 +48,7 @@ def stored(
 def choose(
     settings: WarmStart, played: Iterable[tuple[Trajectory, Scored]], folder: Path
 ) -> dict[str, float]:
-    """Choose successful episodes, at most as many as the warm start needs, and write them to
-    `folder`.
+    """Choose at most `warm_start.episodes` successful episodes, and write them to `folder`.
 
     Returns metrics with the number of episodes. Raises ValueError if no episode was successful.
     """

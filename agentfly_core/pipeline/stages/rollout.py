@@ -21,8 +21,8 @@ from agentfly_core.system.progress import Progress
 class RoundEpisodes:
     """The episodes of one round of a step: `RoundEpisodes(run, data, first_round).specs`.
 
-    A step may have several rounds, because refills replace problems without an advantage. The
-    episodes are drawn once, when the first shard needs them.
+    A step may have several rounds, in which new problems replace problems without an advantage. The
+    episodes are drawn when `specs` is read for the first time.
     """
 
     run: Run
@@ -31,7 +31,7 @@ class RoundEpisodes:
 
     @cached_property
     def specs(self) -> list[EpisodeSpec]:
-        """The episodes of all shards in the order in which they are played."""
+        """The episodes of the round, in the order in which they are played."""
         settings, drawn = self.run.settings, self.sampling_round
         dataset = self.run.store.open(self.data)
         schedule = self.run.experiment.schedule
@@ -46,7 +46,7 @@ class RoundEpisodes:
 class HeldOutEpisodes:
     """The episodes of an evaluation on a split: `HeldOutEpisodes(experiment, data, "test").specs`.
 
-    The episodes are drawn once, when the first shard needs them.
+    The episodes are drawn when `specs` is read for the first time.
     """
 
     experiment: Experiment
@@ -55,7 +55,7 @@ class HeldOutEpisodes:
 
     @cached_property
     def specs(self) -> list[EpisodeSpec]:
-        """The episodes of all shards in the order in which they are played."""
+        """The episodes of the evaluation, in the order in which they are played."""
         settings = self.experiment.settings
         problems = split(self.experiment.store.open(self.data), self.split)
         return of_test(settings.evaluate, settings.data_seed, problems, self.split)
@@ -64,10 +64,10 @@ class HeldOutEpisodes:
 def rollout(
     player: JobPlayer, policy: Pointer, version: int, episodes: RoundEpisodes, shard: int
 ) -> Artifact:
-    """Play one shard of a step's episodes.
+    """Play one batch (a shard) of a step's episodes.
 
-    `policy` is the policy after step `version`, which is an earlier step. `shard` is the index of
-    the shard in the step.
+    `policy` is the policy after the earlier step `version`. `shard` is the index of the batch in
+    the step.
     """
     run, drawn = episodes.run, episodes.sampling_round
     step, data, frozen = drawn.step, episodes.data, run.experiment.frozen
@@ -87,7 +87,10 @@ def rollout(
 def held_out(
     player: JobPlayer, policy: Pointer, episodes: HeldOutEpisodes, shard: int, step: int
 ) -> Artifact:
-    """Play one shard of an evaluation of `policy`, the policy after `step`. `shard` is an index."""
+    """Play one batch (a shard) of an evaluation.
+
+    `policy` is the policy after `step`. `shard` is the index of the batch in the evaluation.
+    """
     experiment, data, name = episodes.experiment, episodes.data, episodes.split
     settings, memory = experiment.settings, experiment.memory_of(policy)
     target = StageKeys(settings).evaluation(policy, data, name, shard, experiment.frozen, memory)
@@ -101,9 +104,9 @@ def held_out(
 def shard_of(
     stage: str, step: int, specs: Sequence[EpisodeSpec], number: int, size: int
 ) -> tuple[tuple[EpisodeSpec, ...], Progress]:
-    """Return the episodes of a shard, and the progress of its stage before the shard.
+    """Return the episodes of a batch (a shard), and the progress of the stage before this batch.
 
-    `number` is the index of the shard, and `size` the number of episodes in each shard.
+    `number` is the index of the batch, and `size` is the number of episodes in each batch.
     """
     start = number * size
     done, total = (sum(one.leaves for one in some) for some in (specs[:start], specs))

@@ -17,8 +17,8 @@ def require_room(
     """Raise ValueError if a model or a dataset does not fit the limits of an experiment.
 
     The model must have enough positions for `agent.max_model_len`. In the splits `names`, each
-    prompt must leave room for a reply. If the setting `evaluate.by` is not empty, each held-out
-    problem must have a fact of this name.
+    prompt must leave room for a reply. If the setting `evaluate.by` is not empty, it is a name that
+    the `facts` of each held-out problem must contain.
     """
     if config := config_of(experiment.store, model):
         limit = experiment.settings.agent.max_model_len

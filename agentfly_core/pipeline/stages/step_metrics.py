@@ -27,9 +27,10 @@ def log_step(
 ) -> None:
     """Write the metrics.json of a step, and log warnings about health signs.
 
-    The time in the file is the time at which the update ended. Metrics of environments are the
-    worst values of all shards. Metrics of agent programs and of forked episodes are summed over all
-    shards. Raises GateClosed if a health sign stops the run.
+    A health sign is a condition on a metric, such as a low entropy. The time in the file is the
+    time at which the update ended. Episodes are played in batches (shards). Metrics of environments
+    are the worst values of all batches. Metrics of agent programs and of forked episodes are summed
+    over all batches. Raises GateClosed if a health sign stops the run.
     """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
@@ -71,7 +72,8 @@ def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
 def _rate_advice(run: Run, step: int) -> str | None:
     """Return advice to lower the learning rate, or None if no update changed the policy too much.
 
-    The advice contains a command that restarts before the updates that changed the policy too much.
+    The advice contains a command that starts training before the updates that changed the policy
+    too much.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):

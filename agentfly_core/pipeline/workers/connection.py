@@ -47,9 +47,9 @@ class Death:
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
         """Return the call that caused the death, or None if this is uncertain.
 
-        It is uncertain if several episodes may have caused the death. `alone` contains the ids of
-        episodes that were played alone. After SIGKILL, only the call of such an
-        episode is returned.
+        If calls of several episodes may have caused the death, the result is None. `alone` contains
+        the ids of episodes that were played alone. After SIGKILL, the result is None unless the
+        call belongs to such an episode.
         """
         # a waiting call cannot have ended the process
         candidates = self.running or self.calls
@@ -93,8 +93,8 @@ class Connection:
     def received(self) -> FromWorker | None:
         """Return the next message of the worker, or None after LOOK seconds.
 
-        Raises Disconnected if the worker has died. If its threads did not run for longer than the
-        time limits of its calls, the worker is killed.
+        Raises Disconnected if the worker has died. A worker that is blocked is killed: its last
+        heartbeat is older than the time limits of its calls.
         """
         try:
             message = decoded(self.process.lines.receive(LOOK))

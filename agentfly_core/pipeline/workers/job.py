@@ -15,13 +15,13 @@ from agentfly_core.system.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class RolloutJob:
-    """A shard (a batch of episodes) to play with a policy.
+    """A batch of episodes (a shard) to play with a policy.
 
     Example: `RolloutJob(key, Pointer("runs/demo/steps/000006/policy", "9f2c...e1"), 6,
     (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`. `target` is the key of the
-    artifact. Sampled tokens are labelled with `version`. `progress` is the progress of the stage
-    before this shard. `memory` is the artifact with the folder of `Episode.memory`; None means an
-    empty folder.
+    artifact with the played episodes. Sampled tokens are labelled with `version`. `progress` is the
+    progress of the stage before this batch. `memory` is the artifact that contains the folder of
+    `Episode.memory`; None means an empty folder.
     """
 
     target: ArtifactKey
@@ -45,7 +45,7 @@ Job = RolloutJob | DemonstrationJob
 
 
 class JobPlayer(Protocol):
-    """Plays the jobs of a session, either in this process or in workers."""
+    """Plays jobs, either in this process or in worker processes."""
 
     def do(self, job: Job) -> Artifact:
         """Play a job and publish its artifact.
@@ -81,16 +81,18 @@ class Blame:
 
     @classmethod
     def stored(cls, store: Store, target: ArtifactKey) -> Blame:
-        """Read the failed episodes that earlier attempts at the job have stored, also in other
-        processes.
+        """Read which episodes killed a worker in earlier attempts at the job.
+
+        The earlier attempts may belong to other processes.
         """
         written = store.read_json(_uri(target))
         return cls(written["failed"] if written else {})
 
     @classmethod
     def held(cls, calls: HeldCalls) -> Blame:
-        """Return a Blame that lists the episodes of these calls as failed, because the calls held
-        the event loop.
+        """Return a Blame in which the episodes of `calls` have failed.
+
+        These calls have blocked the event loop.
         """
         return cls({episode: reason for (_, episode), reason in calls.items()})
 
@@ -103,7 +105,9 @@ class Blame:
         return Blame(failed, [one for one in self.suspects if one != episode])
 
     def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
-        """Return the specs of episodes with the failed episodes and the suspects of this blame."""
+        """Return `episodes` with the failed and the suspected episodes in their `blamed` and
+        `suspects`.
+        """
         return [replace(one, blamed=self.failed, suspects=self.suspects) for one in episodes]
 
 

@@ -33,8 +33,8 @@ class LocalServices:
     """The services with which episodes are played in this process.
 
     Example: `LocalServices(VLLM(...), resources, tokenizer, {"critic": FrozenPolicy(...)})`. All
-    policies use the same tokenizer. `frozen` contains the players of the roles that are not
-    trained, by role.
+    policies use the same tokenizer. `frozen` maps each role that is not trained to its policy or
+    chat service.
     """
 
     sampler: Sampler
@@ -97,8 +97,8 @@ class LocalPlayer:
     def play(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Artifact:
         """Play a job with the loaded policy, and publish the result.
 
-        The metrics of the artifact include `metrics`. Episodes in `blame` are treated as described
-        in Blame.
+        The metrics of the artifact include `metrics`. `blame` contains episodes that must not be
+        played, and suspects that are played one by one after all other episodes.
         """
 
         def make(folder: Path) -> Mapping[str, float]:

@@ -43,10 +43,10 @@ class Setup:
     """The first message to a worker. It contains the experiment.
 
     `code` contains the digests of the author's modules that are used in rollouts. `tokenizer` is
-    the import path of the class of the model's tokenizer. `sampler` is the address of the vLLM
-    server, or "" if each worker has its own sampler. `path` is the import path `sys.path`, and
-    `folder` the working directory.
-    `claim` names the lock of the session's run on object storage, or is empty.
+    the import path of the tokenizer's class. `sampler` is the address of the vLLM server, or "" if
+    each worker has its own sampler. `path` is the value of `sys.path`, and `folder` is the working
+    directory. `claim` identifies the lock on the run in object storage. It is empty without object
+    storage.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Asks the session whether the budget allows a request to the chat service `service`."""
+    """Asks the main process whether the budget of the chat service `service` allows a request."""
 
     service: str
 
@@ -111,9 +111,9 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A log record.
+    """A log record for the main process.
 
-    If the key `once` is set, the session logs only the first record with this key.
+    If the key `once` is set, the main process logs only the first record with this key.
     """
 
     logger: str
@@ -126,8 +126,8 @@ class Logged:
 class JobDone:
     """Reports that a job has ended and its artifact is published.
 
-    If `worn` is set, the worker must be replaced: it still runs calls after their callers have
-    stopped waiting.
+    If `worn` is set, the worker must be replaced. It is still running calls that were given up, for
+    example after a timeout.
     """
 
     artifact: Pointer
@@ -157,7 +157,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Reports that a worker ends itself, with the reason and the calls that caused it.
+    """Reports that a worker ends itself. `how` is the reason, and `calls` contains the responsible
+    calls.
 
     Example: `GivenUp("held the event loop ...", (CallRecord(...),))`.
     """

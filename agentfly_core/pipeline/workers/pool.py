@@ -28,13 +28,14 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerLost(RuntimeError):
-    """Workers died MOST_DEATHS times during a job, and no single episode could be blamed."""
+    """Workers died MOST_DEATHS times during a job, and the responsible episode is uncertain."""
 
 
 class OwnSamplers:
-    """Each worker has its own sampler, which loads policies and frees memory itself.
+    """The samplers of workers that have one sampler each.
 
-    So the methods of this class do nothing. ServedSampler overrides them.
+    The workers themselves load policies and free memory. The methods of this class therefore do
+    nothing. The subclass ServedSampler is for one sampler that all workers share.
     """
 
     @contextmanager
@@ -118,7 +119,7 @@ class WorkerPool:
         """Play a job, and repeat it after the death of its worker.
 
         Episodes that killed a worker are not played again. Raises WorkerLost after MOST_DEATHS
-        deaths without a single cause.
+        deaths for which the responsible episode is uncertain.
         """
         blame, deaths = Blame.stored(self._store, job.target), 0
         while True:

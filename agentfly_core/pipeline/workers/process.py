@@ -47,8 +47,9 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
-    A worker plays one job at a time. Its process is replaced after its death. It is also replaced
-    after a job if calls still run although their callers have stopped waiting.
+    A worker plays one job at a time. Its process is replaced after its death. After a job, the
+    process is also replaced if it is still running calls that were given up, for example after a
+    timeout.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class WorkerProcess:
 
     def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
         """Play a job. Raises the errors of the job, WorkerDied if the worker dies, and
-        CancelledError after `end`.
+        CancelledError if `end` was called.
         """
         with self._turn:
             if self._ended:

@@ -64,9 +64,9 @@ HELD_EXIT = 3
 
 
 def main(descriptor: int, calls: int) -> None:
-    """Serve one session.
+    """Play jobs for the main process.
 
-    - `descriptor`: the file descriptor of the socket
+    - `descriptor`: the file descriptor of the socket to the main process
     - `calls`: the file descriptor of the shared memory in which calls are recorded
     """
     # Ctrl-C in a terminal is also sent to workers, but the session decides which work is cancelled
@@ -85,9 +85,9 @@ def main(descriptor: int, calls: int) -> None:
 
 
 class _Session(logging.Handler):
-    """The connection to the session. It is also the log handler that sends log records.
+    """The connection to the main process. It is also the log handler that sends log records.
 
-    A thread reads the messages of the session. After Cancel it interrupts the job.
+    A thread reads the messages of the main process. After Cancel, the thread interrupts the job.
     """
 
     def __init__(self, line: socket.socket) -> None:
@@ -100,14 +100,14 @@ class _Session(logging.Handler):
         threading.Thread(target=self._read, name="session", daemon=True).start()
 
     def send(self, message: FromWorker) -> None:
-        """Send a message to the session. Any thread may call this method."""
+        """Send a message to the main process. Any thread may call this method."""
         with suppress(OSError):  # the session has ended, and this process will end, too
             self._lines.send(encoded(message))
 
     def allowed(self, service: str) -> Allowed:
-        """Ask the session to allow a request to a chat service.
+        """Ask the main process to allow a request to a chat service.
 
-        This blocks until the session answers, which takes little time.
+        This blocks until the main process answers, which takes little time.
         """
         self.send(Asked(service))
         return self._allowed.get()
@@ -134,9 +134,10 @@ class _Session(logging.Handler):
 
 
 def _served(session: _Session) -> None:
-    """Play jobs until the session ends.
+    """Play jobs until the main process ends the connection.
 
-    Errors in the setup or while environments are closed are sent to the session, which raises them.
+    Errors in the setup are sent to the main process, which raises them. This also applies to errors
+    while environments are closed.
     """
     setup = session.messages.get()
     assert isinstance(setup, Setup)
@@ -190,7 +191,7 @@ def _worn() -> bool:
 def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
     """Start the player.
 
-    Raises ValueError if an author's files were edited after the session began.
+    Raises ValueError if an author's files were edited after the main process had read them.
     """
     os.chdir(setup.folder)
     sys.path[:] = setup.path
@@ -215,9 +216,10 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
 
 
 def _share(task: Task, workers: int) -> Task:
-    """Return a task with the environments of one worker: an equal share of each limit.
+    """Return the task with lower limits on environments, for one of `workers` workers.
 
-    All shares are equal, because results must not depend on the worker that plays a shard.
+    The limits are divided equally, because results must not depend on the worker that plays a
+    batch.
     """
     limits = {
         kind: replace(limit, limit=limit.limit // workers) for kind, limit in task.limits.items()
@@ -226,7 +228,7 @@ def _share(task: Task, workers: int) -> Task:
 
 
 def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
-    """Raise ValueError if an author's files were edited after the session began."""
+    """Raise ValueError if an author's files were edited after the main process had read them."""
     if edited := [name for name, digest in setup.code.items() if code.get(name) != digest]:
         raise ValueError(
             f"{', '.join(edited)} was edited while the command was running. Undo the edit, or "
@@ -235,19 +237,21 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
 
 
 class _SessionBudget(Budget):
-    """The budget of a chat service. The session counts the requests and tokens of all workers."""
+    """The budget of a chat service. The main process counts the requests and tokens of
+    all workers.
+    """
 
     def __init__(self, name: str, session: _Session) -> None:
         super().__init__(name, sys.maxsize, sys.maxsize)
         self._service, self._session = name, session
 
     def take(self) -> None:
-        """Let the session count a request. Raises BudgetSpent if the budget is spent."""
+        """Let the main process count a request. Raises BudgetSpent if the budget is spent."""
         if refusal := self._session.allowed(self._service).refusal:
             raise BudgetSpent(refusal)
 
     def spend(self, tokens: int) -> None:
-        """Let the session count the tokens of an answer."""
+        """Let the main process count the tokens of an answer."""
         self._session.send(Spent(self._service, tokens))
 
 
