@@ -43,8 +43,8 @@ def stage(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P, 
 def _stateful(function: Callable[P, R]) -> Callable[P, R | State[R]]:
     """Wrap a stage function.
 
-    If its artifact was already in the store, the wrapper returns a Prefect State with the name
-    Reused.
+    If the function returns an artifact that was already in the store, the wrapper returns a Prefect
+    State with the name Reused.
     """
 
     @functools.wraps(function)
