@@ -18,10 +18,10 @@ from agentfly_core.system.service import ServiceLost
 
 @dataclass
 class EndpointSampler:
-    """Returns the replies of a chat service, encoded as tokens of the model.
+    """Returns the replies of a chat service as tokens.
 
-    `encode` returns the tokens of a reply, including its end token. Log-probabilities are 0.0. The
-    limit `max_tokens` counts tokens of the service's own tokenizer.
+    `encode` returns the tokens of a reply, including its end token. All log-probabilities are 0.0.
+    The limit `max_tokens` counts tokens of the service's own tokenizer.
     """
 
     service: ChatService

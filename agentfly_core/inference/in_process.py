@@ -26,11 +26,11 @@ from agentfly_core.records.trajectory import Finish, Sampled
 class TransformersSampler:
     """A sampler that decodes the requests of all episodes in a shard as one batch.
 
-    A shard contains episodes that are played concurrently. A batch starts when all running branches
-    of these episodes have requested a reply. Replies depend on the batch and the seed, but not on
-    the order in which requests arrive. The generation settings in the policy directory are ignored.
-    For greedy replies, log-probabilities at temperature 1 are returned. Decoding runs in its own
-    thread.
+    A shard contains episodes that run concurrently. An agent may run several branches, which
+    request replies independently. A batch starts when all running branches of all episodes have
+    requested a reply. Replies depend on the batch and the seed, but not on the order in which
+    requests arrive. The generation settings in the policy directory are ignored. For greedy
+    replies, log-probabilities at temperature 1 are returned. Decoding runs in its own thread.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", threads: int = 1) -> None:
@@ -41,9 +41,10 @@ class TransformersSampler:
         self._tokenized_in, self._digest = Path(), ""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy and check its weights with the probe in its directory.
+        """Load a policy, and compare its log-probabilities with probe.json in the policy directory.
 
-        Raises ValueError if the policy cannot be loaded, and WrongWeights if the check fails.
+        If the policy is an adapter, `base` is the directory of its base model. Raises ValueError if
+        the policy cannot be loaded. Raises WrongWeights if the log-probabilities differ too much.
         """
         if self._loaded != (policy, version):
             # the old policy is freed first, because memory may have room for only one policy

@@ -65,12 +65,13 @@ class NoReply(ValueError):
 
 
 class SamplerSession(ABC):
-    """The use of a sampler by one shard (episodes that are played concurrently).
+    """A session in which the episodes of one shard request replies from a sampler.
 
-    If the sampler samples in batches, it waits until all running branches of the episodes have
-    requested a reply.
+    A shard contains episodes that run concurrently. An agent may run several branches, which
+    request replies independently.
 
-    - `waits_for_all`: whether replies wait until all running branches have requested a reply
+    - `waits_for_all`: whether the sampler waits until all running branches have requested a reply,
+      to decode these replies as one batch
     - `continues`: whether a reply may be sampled in two requests. Thinking budgets need this.
     """
 
@@ -99,12 +100,10 @@ class SamplerSession(ABC):
         )
 
     def open(self) -> None:  # noqa: B027
-        """Count one more running branch of an episode."""
+        """Record that one more branch of an episode runs."""
 
     def close(self) -> None:  # noqa: B027
-        """Count one running branch or episode less. The sampler then no longer waits for its
-        requests.
-        """
+        """Record that a branch or an episode has ended. Later batches do not wait for it."""
 
     def of(self, speaker: str) -> SamplerSession:
         """Return the session of the speaker's policy."""

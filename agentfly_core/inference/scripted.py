@@ -31,11 +31,12 @@ class Scripted(SamplerSession):
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode(text)` returns tokens. If the policy returns a message, `write(message)` returns its
-    text, and `end(message)` the token after the text, by default `stop_token`. Log-probabilities
-    are 0.0. The version of replies is -1 until `load` sets it. Stop strings and length limits
-    apply. ServiceFailure and ServiceLost from the function are raised unchanged. Every other error
-    becomes NoReply, with the import path of the function and the line of the error.
+    `encode(text)` returns tokens. If the policy returns a message, `write(message)` returns the
+    text of the message. `end(message)` returns the token after this text; the default is
+    `stop_token`. Log-probabilities are 0.0. The version of replies is -1 until `load` sets it. Stop
+    strings and length limits apply. ServiceFailure and ServiceLost from the function are raised
+    unchanged. Every other error becomes NoReply, with the import path of the function and the line
+    of the error.
     """
 
     # the function returns whole replies

@@ -39,9 +39,10 @@ most 20.
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler of a vLLM service. The server stores all state.
+    """The sampler of a vLLM service.
 
-    With `takes_turns`, the server sleeps while the learner works.
+    The server stores which policy is loaded. With `takes_turns`, the server sleeps while the
+    learner works.
     """
 
     service: Service
@@ -53,8 +54,9 @@ class VLLM:
         """Load a policy into the running server, check its weights, and label it with `version`.
 
         If the policy is an adapter, `base` must be the server's model. Waits while the server
-        starts. Raises WrongWeights if the weights do not match the probe in the policy directory.
-        Raises ServiceLost, with the end of the server's log, if the server dies.
+        starts. Raises WrongWeights if the weights do not give the log-probabilities in probe.json,
+        in the policy directory. Raises ServiceLost, with the end of the server's log, if the server
+        dies.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")
@@ -143,7 +145,7 @@ class VLLM:
 
 @dataclass(frozen=True, slots=True)
 class _Shard(SamplerSession):
-    """The session of a shard.
+    """A session on the vLLM server for one shard (episodes that run concurrently).
 
     The session uses aiohttp, because httpx needs 15 times the CPU time at 64 connections.
     """
@@ -215,8 +217,9 @@ class _Shard(SamplerSession):
 
 
 def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
-    """Return a request's sampling settings. All are set, so that no default of the model or the
-    server applies.
+    """Return the sampling settings of a request.
+
+    Every setting has a value, so that no default of the model or the server applies.
     """
     return {
         "n": 1,
@@ -265,9 +268,7 @@ def _label(server: httpx.Client) -> str:
 
 
 def _model(label: str) -> str:
-    """Return the model name to use in requests: the adapter's, or the name of the server's own
-    model.
-    """
+    """Return the model name for requests: the name of the adapter, or of the server's own model."""
     return ADAPTER if label.endswith(f"-{ADAPTER}") else SERVED
 
 

@@ -58,8 +58,9 @@ def bgmv_shrink(
 def bgmv_expand(
     inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, add_inputs: bool = True
 ) -> None:
-    """Write `inputs B^T` [tokens, width] to `output`. With `add_inputs`, add it to `output`
-    instead.
+    """Write `inputs B^T` [tokens, width] to `output`.
+
+    With `add_inputs`, add the product to `output` instead.
     """
     bgmv_expand_slice(
         inputs, weights, output, adapter, 0, min(weights.shape[-2], output.shape[1]), add_inputs
@@ -77,7 +78,7 @@ def bgmv_expand_slice(
 ) -> None:
     """Write `inputs B^T` to the `size` columns of `output` that begin at `start`.
 
-    With `add_inputs`, add it to these columns instead.
+    With `add_inputs`, add the product to these columns instead.
     """
     product = _product(inputs, weights, output.dtype, adapter)[:, :size]
     columns = output[:, start : start + size]

@@ -59,12 +59,12 @@ def launch(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment variables of a server on a UNIX socket.
 
-    The server supports adapters of a rank of at most `adapter_rank`; 0 means no adapters. It loads
-    a tokenizer only if the agent has stop strings. Log-probabilities are computed after the logits
-    are divided by the temperature. On CPUs, chunked prefill is off, because with it vLLM 0.32
-    crashes when it rewinds the random generator of a request. On GPUs, tensor parallelism splits
-    the model over all GPUs of the sampler. If the learner shares a GPU with the server, the server
-    can sleep.
+    The server supports adapters of a rank of at most `adapter_rank`; 0 means no adapters. The
+    server loads a tokenizer only if the agent has stop strings. Log-probabilities are computed
+    after the logits are divided by the temperature. On CPUs, chunked prefill is off. With chunked
+    prefill, vLLM 0.32 crashes when the random generator of a request is rewound. On GPUs, tensor
+    parallelism splits the model over all GPUs of the sampler. If the learner shares a GPU with the
+    server, the server can sleep.
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,

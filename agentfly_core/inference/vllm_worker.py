@@ -16,8 +16,8 @@ class Swap:
         """Load the weights of a policy directory in place.
 
         On CPU, vLLM uses a copy of the output projection in another memory layout. If the
-        projection is tied to the embedding, vLLM 0.32 does not update this copy, so this method
-        does.
+        projection is tied to the embedding, vLLM 0.32 does not update this copy. This method
+        updates the copy.
         """
         self.reload_weights(weights_path=path)
         if current_platform.is_cpu():

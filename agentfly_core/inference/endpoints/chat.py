@@ -15,8 +15,8 @@ from agentfly_core.system.formats.json_value import JSON
 class ChatRequest:
     """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
 
-    Observations after a message are the results of the tool calls in the message, in order. Further
-    observations are sent as user messages.
+    Observations after a message with tool calls are the results of these calls, in the same order.
+    All other observations are sent as user messages.
     """
 
     messages: tuple[Message | Observation, ...]
@@ -37,7 +37,7 @@ class ChatRequest:
 
 
 def reply_of(answer: JSON) -> Message:
-    """Return the reply in an answer. Its `cut` is set if it ended at the token limit.
+    """Return the reply in an answer. `Message.cut` is True if the token limit ended the reply.
 
     Raises ValueError if the answer contains no reply.
     """
@@ -54,7 +54,7 @@ def reply_of(answer: JSON) -> Message:
 
 
 def tokens_of(answer: Mapping[str, JSON]) -> int:
-    """Return the token count that an answer reports, or 0 if it is missing or invalid."""
+    """Return the token count that an answer reports. A missing or invalid count gives 0."""
     usage = answer.get("usage")
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     return max(total, 0) if isinstance(total, int) and total is not True else 0

@@ -50,9 +50,10 @@ class ChatService:
 
     @property
     def room(self) -> asyncio.Semaphore:
-        """The limit of concurrent requests on the running event loop.
+        """The semaphore that limits concurrent requests on the running event loop.
 
-        A loop that replaces a held one has its own: requests of the held loop never end.
+        Each event loop has its own semaphore. A new loop, which replaces a blocked loop, does not
+        wait for the requests of the blocked loop.
         """
         room = asyncio.Semaphore(self.settings.concurrency)
         return self._rooms.setdefault(asyncio.get_running_loop(), room)

@@ -32,10 +32,11 @@ _PYTHON = {"True": True, "False": False, "None": None}
 class CallFormat:
     """A format of tool calls.
 
-    Each call is between text that matches `begin` and the text `end`. If `end` is "", a call ends
-    with its JSON. `begin` may contain the groups `name` (of the tool) and `id`. If `sign` is found
-    in a call that a template has rendered, the template uses this format. `read` parses the text
-    between `begin` and `end`.
+    - `sign`: a pattern. A template uses this format if the pattern occurs in a rendered call.
+    - `begin`: a pattern for the text before a call. It may have the groups `name` and `id`, for the
+      tool's name and the call's id.
+    - `end`: the text after a call. If it is empty, a call ends with its JSON.
+    - `read`: a function that parses the text between `begin` and `end`
     """
 
     sign: re.Pattern[str]
@@ -44,8 +45,9 @@ class CallFormat:
     read: Callable[[str, str, Schemas], Sequence[ToolCall]]
 
     def calls(self, text: str, schemas: Schemas) -> Iterator[PlacedCall]:
-        """Yield all calls in a text, from which the reasoning was removed. Invalid calls become
-        BadCall.
+        """Yield all calls in a text. Invalid calls become BadCall.
+
+        The text must not contain the reasoning of the reply.
         """
         at = 0
         while match := self.begin.search(text, at):
@@ -108,8 +110,10 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
 
 
 def _value(text: str, schema: JSON) -> JSON:
-    """Read an argument's value. The template writes strings without quotes, and all other values as
-    JSON or Python.
+    """Convert the text of an argument to a value.
+
+    If the argument's schema allows a string, the text itself is the value. Otherwise, the text is
+    parsed as JSON, or as True, False or None.
     """
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):

@@ -53,9 +53,10 @@ class Hermes:
 
     With `show_tools`, the system message lists the tools. A warm-started model does not need this
     list. Added tokens (such as `<|im_end|>`) come only from markup and from replies, never from
-    texts of users or tools. The constructor raises ValueError if the tokenizer lacks ChatML's
-    special tokens. It also raises ValueError if a prompt has other tokens with the Jinja template
-    in `jinja`.
+    texts of users or tools.
+
+    The constructor raises ValueError if the tokenizer lacks ChatML's special tokens. It also raises
+    ValueError if `open` and the Jinja template in `jinja` give different tokens for a prompt.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
@@ -77,9 +78,11 @@ class Hermes:
         """A Jinja chat template for transformers and vLLM that renders the same texts as this
         class.
 
-        If a message contains the text of a special token, the tokens differ from the tokens of this
-        class. They also differ if the tokenizer merges the line break before a reply with the
-        reply, as the tokenizers of nano models do.
+        The tokens differ from the tokens of this class in two cases:
+
+        - A message contains the text of a special token.
+        - One token contains the line break before a reply and the beginning of the reply. The
+          tokenizers of the models `nano` and `nano:<recipe>` have such tokens.
         """
         return jinja_text(TOOLS if self._show_tools else None)
 
@@ -102,7 +105,7 @@ class Hermes:
         read: Sequence[Message | Observation],
         before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...]:
-        """Encode the messages `read` between `reply` and the next reply; see ChatTemplate."""
+        """Encode the messages in `read`, which follow `reply`; see `ChatTemplate.extend`."""
         ended = bool(reply) and reply[-1] == self._end
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 
@@ -113,7 +116,7 @@ class Hermes:
         return self._text.fit(text, tokens)
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
-        """Parse a reply. The text ends before the first of the strings `stop`.
+        """Parse a reply. The text ends before the first occurrence of a string in `stop`.
 
         Tool calls within the reasoning are ignored. Malformed calls become BadCall.
         """
@@ -149,14 +152,17 @@ class Hermes:
         return (*encoded, *self._after)
 
     def _reply(self, message: Message) -> tuple[int, ...]:
-        """Return the tokens of a reply without its header, in the same way as `reply_encoder`."""
+        """Return the tokens of a reply without its header.
+
+        The tokens are the same as from `reply_encoder`.
+        """
         text = self._text.mark(reply_text(message), special=False)
         whole = self._text.encode(f"{self._before}assistant\n{text}{self._behind}")[:-1]
         size = len(self._header)
         return whole[size:] if whole[:size] == self._header else self._text.encode(text)
 
     def _require_served(self) -> None:
-        """Raise ValueError if the Jinja template in `jinja` gives other tokens for a prompt."""
+        """Raise ValueError if `open` and the Jinja template in `jinja` give different tokens."""
         read = (Message("system", _PROBE), Message("user", _PROBE), Observation("probe", _PROBE))
         roles = ("system", "user", "tool")
         served = self._tokenizer.apply_chat_template(
@@ -195,8 +201,9 @@ def hermes_calls(text: str) -> Iterator[tuple[int, int, ToolCall | BadCall]]:
 
 
 def end_of_json(text: str, begin: int) -> int:
-    """Return the end of the JSON value that begins at index `begin`. Without a value, return
-    `begin`.
+    """Return the index after the JSON value that begins at index `begin`.
+
+    Returns `begin` if the text at this index is not a JSON value.
     """
     space = _SPACE.match(text, begin)
     assert space

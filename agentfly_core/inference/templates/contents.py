@@ -22,12 +22,13 @@ _PRIVATE = re.compile("[\U00100000-\U0010ffff]")
 
 
 class HiddenTokens:
-    """Replaces the names of added tokens in contents by private characters, and restores the names.
+    """Hides the names of added tokens in message contents from a chat template.
 
         hidden = HiddenTokens(["<|im_end|>"])
-        hidden.show(hidden.hide("a<|im_end|>"))  # "a<|im_end|>", which no template wrote
+        hidden.show(hidden.hide("a<|im_end|>"))  # "a<|im_end|>"
 
-    Between these calls, a chat template can render the text, and the name does not become markup.
+    Call `hide` before the template renders a content, and `show` after it. In between, placeholders
+    replace the names, so the names in a content do not become markup.
     """
 
     def __init__(self, added: Collection[str]) -> None:

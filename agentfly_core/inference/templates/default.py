@@ -8,14 +8,16 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 
 
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
-    """Return the model's own chat template.
+    """Return the chat template for a model, if the settings do not choose one.
 
-    For a model without a chat template, for nano models, and for exported models with the Jinja
-    template of Hermes, return Hermes instead.
+    This is the model's own chat template, or Hermes in three cases:
 
-    The choice depends only on the tokenizer: equal models get the same template. Settings can
-    choose another template; see `TemplatePart`. Raises ValueError if the model's template cannot be
-    used.
+    - The model has no chat template.
+    - The model is a nano model (`nano` or `nano:<recipe>`).
+    - The model was exported with the Jinja template of Hermes.
+
+    The choice depends only on the tokenizer. Settings can choose another template; see
+    `TemplatePart`. Raises ValueError if the model's template cannot be used.
     """
     from agentfly_core.models.nano import CHATML  # imports transformers, which takes seconds
 

@@ -34,9 +34,10 @@ TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
 class Markup:
     """The markup of a chat template.
 
+    - `dialect`: the forms of messages that the template can write
     - `stop`: tokens that end a reply
-    - `calls`: the format of tool calls, or "" if their format is not in FORMATS
-    - `marks`: the marks that enclose the reasoning of a reply
+    - `calls`: the format of tool calls, or "" if FORMATS does not contain the format
+    - `marks`: the tags around the reasoning of a reply, such as `<think>` and `</think>`
     """
 
     dialect: Dialect
@@ -53,11 +54,14 @@ def markup_of(
 ) -> Markup:
     """Find the markup that a tokenizer's chat template writes with these variables.
 
-    `stop` and `calls` override the markup that is found.
+    If `stop` or `calls` is not empty, it is part of the result, instead of the value that was
+    found.
 
-    Raises ValueError if the template writes neither a header before a reply nor the reply at once,
-    or if it writes no end token after a reply. Also raises ValueError if the tokens of a text
-    depend on the text before it.
+    Raises ValueError in three cases:
+
+    - The template ignores `add_generation_prompt`, but writes a header before each reply.
+    - The template writes no end token after a reply.
+    - The tokenizer encodes a text as other tokens when another text precedes it.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
     header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)
@@ -109,7 +113,7 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
 
 
 def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
-    """Yield the dialects in which the template can write tools, a tool call and its answer."""
+    """Yield the dialects in which the template can write tools, tool calls and tool results."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
     # some templates refuse arguments that are objects, or a content that is ""
@@ -141,8 +145,10 @@ def _called(dialect: Dialect, calls: int) -> dict[str, Any]:
 
 
 def _ends(renderer: JinjaRenderer, called: str) -> Iterator[str]:
-    """Yield the end tokens of a template: the first added token after a reply, and the last added
-    token in the rendered call `called`.
+    """Yield the end tokens of a template.
+
+    These are the first added token after a text reply, and the last added token in `called`. The
+    text `called` is a rendered tool call.
     """
     replied = renderer.render([USER, REPLY])
     if ends := renderer.encoder.markup_in(replied[replied.rindex("A0") :]):

@@ -27,11 +27,11 @@ class Dialect:
 
     - `reasoning`: the key under which a message contains its reasoning, or "" if the template
       writes no reasoning of earlier replies
-    - `native`: whether the template writes tools, calls and answers. Otherwise they are written as
-      text in the Hermes format.
+    - `native`: whether the template can write tools, calls and tool results. If False, messages
+      contain tools, calls and tool results as text in the Hermes format.
     - `arguments_as_text`: whether the arguments of a call must be a JSON text instead of an object
     - `empty`: the content of a reply that consists only of calls
-    - `answers_as_user`: whether answers of tools are sent as user messages
+    - `answers_as_user`: whether tool results are sent as user messages
     - `alternates`: whether adjacent user messages must be joined
     - `system`: whether system messages are supported
     - `several_calls`: whether a reply may contain several calls
@@ -70,9 +70,11 @@ class JinjaRenderer:
         tools: Sequence[ToolSchema],
         prompt: bool = True,
     ) -> str:
-        """Render messages as text, in which added tokens of contents are replaced by placeholders.
+        """Render messages as text. Placeholders replace the names of added tokens in message
+        contents.
 
-        With `prompt`, the text ends with the header of the next reply.
+        The placeholders are explained in HiddenTokens. With `prompt`, the text ends with the header
+        of the next reply.
         """
         hidden = [self.contents.hide_message(item) for item in map(with_ids, messages)]
         chat, listed = self._request(hidden, [self.contents.hide(tool.listed) for tool in tools])
@@ -81,7 +83,7 @@ class JinjaRenderer:
     def difference(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> str:
-        """Compare the prompt with the prompt of a chat server for the same messages.
+        """Compare the tokens of a prompt in training with its tokens on a chat server.
 
         Return a description of the first token that differs, or "" if all tokens are equal.
 
@@ -175,7 +177,11 @@ class JinjaRenderer:
         return {"id": call.id, "type": "function", "function": function}
 
     def _with_list(self, chat: ChatRows, listed: Sequence[JSON]) -> ChatRows:
-        """Add the list of tools to the system message, or to the first message."""
+        """Add the list of tools to the system message.
+
+        If no system message exists, one is added. If the template supports no system messages, the
+        list is put before the text of the first message.
+        """
         if not listed:
             return chat
         signatures = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in listed)

@@ -24,19 +24,20 @@ MessageList = Sequence[Message | Observation]
 class ModelTemplate:
     """The chat template of the model's tokenizer (`template: model`).
 
-    Prompts have the same tokens as with `apply_chat_template`, except that contents of messages
-    never become added tokens. Some templates change how they render earlier messages when new
-    messages are added. A new context then starts, unless `history` is `kept`.
+    Prompts have the same tokens as with `apply_chat_template`, with one difference: contents of
+    messages never become added tokens. Some templates render earlier messages differently after new
+    messages are added. In this case, a new context (sequence of tokens) starts. With
+    `history="kept"`, the context continues with the old tokens if possible.
 
-    - `calls`, `stop`: the format of tool calls and the end tokens. They override the format and the
-      tokens that are found by rendering short conversations.
+    - `calls`, `stop`: the format of tool calls and the end tokens. By default, both are found by
+      rendering short conversations.
     - `date`: a date such as 2026-01-31 for templates that insert the current date
     - `train_reasoning`: whether reasoning tokens are trained
     - `thinking_budget`: the maximum number of reasoning tokens; 0 means no limit
     - `variables`: variables that are passed to the template
 
-    The constructor raises ValueError if the tokenizer or the template cannot be used, or for an
-    unknown variable.
+    The constructor raises ValueError if the tokenizer or the template cannot be used, or if the
+    template does not read one of the variables.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class ModelTemplate:
     def extend(
         self, reply: Sequence[int], read: MessageList, before: MessageList = ()
     ) -> tuple[int, ...] | None:
-        """Encode the messages `read` between `reply` and the next reply; see ChatTemplate."""
+        """Encode the messages in `read`, which follow `reply`; see `ChatTemplate.extend`."""
         whole = self._renderer.text((*before, *read), self._replies.tools)
         prompt = self._renderer.text(before[:-1], self._replies.tools)
         end, shared = self._end_of_reply(whole, before, read), common_beginning(prompt, whole)
@@ -154,9 +155,7 @@ class ModelTemplate:
         return self._replies.is_thinking(self._decode(reply))
 
     def reasoning_tokens(self, reply: Sequence[int]) -> int:
-        """Count the reasoning tokens of a reply, including the end mark. Return 0 without
-        reasoning.
-        """
+        """Return the number of reasoning tokens of a reply, including the closing tag."""
         return self._replies.reasoning_tokens(self._decode(reply), reply)
 
     def reply_text(self, message: Message) -> str:
@@ -176,13 +175,18 @@ class ModelTemplate:
         return self.stop_tokens[0] if end < 0 else self._renderer.tokens(whole[end:])[0]
 
     def difference(self, messages: MessageList) -> str:
-        """Describe the first token of a prompt that differs on a chat server. Return "" if none
-        differs.
+        """Describe the first token that differs between a prompt and the prompt of a chat server.
+
+        Returns "" if all tokens are equal.
         """
         return self._renderer.difference(messages, self._replies.tools)
 
     def _end_of_reply(self, whole: str, before: MessageList, read: MessageList) -> int:
-        """Return the index in the text `whole` where the end token of the reply begins, or -1."""
+        """Return the index in the text `whole` where the end token of a reply begins.
+
+        `before` contains the messages up to the reply, and `read` contains the messages after it.
+        `whole` is the text of all these messages. Returns -1 if the end token is not found.
+        """
         common = whole
         if read:
             # the end token of the reply is the last end token before the content of the first new

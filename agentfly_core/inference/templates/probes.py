@@ -31,17 +31,21 @@ PROBES: dict[str, tuple[MessageList, MessageList]] = {
 
 
 def table(template: ModelTemplate) -> dict[str, str]:
-    """Try all conversations in PROBES with a template.
+    """Test whether a template can extend the conversations in PROBES. Return a result for each.
 
-    Return a result for each: "continues", "opens a context", "refused: ..." or "impossible: ...".
+    - "continues": `extend` appends the new messages to the tokens of the conversation.
+    - "opens a context": `extend` returns None, so the whole conversation must be encoded again.
+    - "refused: ...": a chat server would give other tokens.
+    - "impossible: ...": the template raised an error.
     """
     bound = template.bound((SCHEMA,) if template.reads_calls else (), None)
     return {name: _verdict(bound, *probe) for name, probe in PROBES.items()}
 
 
 def report(template: ModelTemplate) -> list[str]:
-    """Return lines for the user. They describe what a template supports, and the result of each
-    probe.
+    """Return lines of text that describe what a template supports.
+
+    They include the result of each conversation in PROBES.
     """
     dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
     tools = calls if dialect.native else "as Hermes text, because the template writes none"

@@ -11,12 +11,13 @@ from agentfly_core.system.formats.text import THINK, THOUGHT_END
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMarks:
-    """The marks that enclose reasoning.
+    """The tags around the reasoning of a reply, such as `<think>` and `</think>`.
 
-    - `answer`: a regular expression for marks at the beginning of the visible text
-    - `spaces`: the white space after the opening mark, before the closing mark and after it
+    - `answer`: a regular expression for markup at the beginning of the visible text
+    - `spaces`: the white space at three positions: after the opening tag, before the closing tag,
+      and after the closing tag
 
-    In the methods, `opened` means that the prompt already contains the opening mark.
+    In the methods, `opened` means that the prompt already contains the opening tag.
     """
 
     open: str
@@ -61,10 +62,10 @@ MARKS = (
 
 
 def marks_of(template: str, rendered: str) -> ReasoningMarks:
-    """Find the marks in the text of a chat template.
+    """Find the reasoning tags in `template`, the text of a chat template.
 
-    `rendered` is a rendered reply with the text A0 and the reasoning R0. The white space around the
-    marks is read from it.
+    `rendered` is a rendered reply with the text A0 and the reasoning R0. It shows which white space
+    surrounds the tags.
     """
     marks = next((one for one in MARKS if one.open.strip() in template), MARKS[-1])
     match = re.search(

@@ -23,12 +23,11 @@ OTHER = "\U0010fffe"
 
 @dataclass(frozen=True)
 class Replies:
-    """Parses replies, and writes replies as a chat template writes the last message of a
-    conversation.
+    """Parses the text of replies, and converts messages to the text of replies.
 
-    If the tokenizer has a `response_template` and the chat template writes tools, replies are
-    parsed with `response_template`. Otherwise, and for replies that `response_template` refuses,
-    the call format in `markup` is used.
+    If the tokenizer has a `response_template` and the chat template writes tools,
+    `response_template` parses the replies. All other replies are parsed with the call format in
+    `markup`. This includes replies that `response_template` refuses.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -57,7 +56,7 @@ class Replies:
         return self.markup.marks.begin(text, self._opened) and self.markup.marks.close not in text
 
     def reasoning_tokens(self, text: str, reply: Sequence[int]) -> int:
-        """Count the tokens of a reply's reasoning with its end mark; 0 without reasoning."""
+        """Return the number of reasoning tokens of a reply, including the closing tag."""
         marks = self.markup.marks
         if not marks.begin(text, self._opened):
             return 0
@@ -75,8 +74,8 @@ class Replies:
     def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
         """Whether the template renders a message to these tokens.
 
-        The message may be the last message or an earlier one, for which a template may omit an
-        empty reasoning.
+        Tokens with and without empty reasoning tags are accepted, because a template may omit empty
+        tags in earlier messages.
         """
         text = self._hidden(message)
         empty = "" if message.reasoning else self.markup.marks.joined("", "", self._opened)
@@ -91,7 +90,8 @@ class Replies:
         """Parse a reply with the tokenizer's `response_template`.
 
         Returns None if `response_template` is missing. If `response_template` refuses the reply,
-        the result is None if `markup` has a call format. Otherwise it is a message with a BadCall.
+        the result depends on `markup`. With a call format in `markup`, the result is None.
+        Otherwise, it is a message with a BadCall.
         """
         if not self._response_template:
             return None
@@ -144,7 +144,7 @@ class Replies:
 
     @cached_property
     def _opened(self) -> bool:
-        """Whether the header already contains the opening mark of the reasoning."""
+        """Whether the header already contains the opening tag of the reasoning."""
         return self._header.rstrip().endswith(self.markup.marks.open.rstrip())
 
     @cached_property
@@ -153,7 +153,7 @@ class Replies:
 
     @cached_property
     def _shared(self) -> str:
-        """The common prefix of a prompt, and of the conversation after the reply to it."""
+        """The part of a prompt that stays the same when a reply is added to the conversation."""
         reply = Message("assistant", OTHER)
         answered = self.renderer.text([QUESTION, reply], self.tools, prompt=False)
         return common_beginning(self._prompt, answered)

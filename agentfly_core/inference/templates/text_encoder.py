@@ -22,14 +22,14 @@ SHARED = 4
 
 
 class TextEncoder:
-    """Encodes text like a tokenizer, except that only marked text becomes added tokens.
+    """Encodes text like a tokenizer, but only text that `mark` has marked becomes added tokens.
 
         encoder = TextEncoder(tokenizer)
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
 
-    It uses a copy of the tokenizer in which added tokens have secret names. Raises ValueError if
-    the tokenizer does not belong to the library `tokenizers`, or if plain text can produce an added
-    token.
+    The encoder uses a copy of the tokenizer in which added tokens have secret names. Raises
+    ValueError if the tokenizer does not belong to the library `tokenizers`, or if plain text can
+    produce an added token.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -65,15 +65,18 @@ class TextEncoder:
         self._plain = one_of(token.content for token in added.values() if not token.special)
 
     def mark(self, text: str, special: bool = True) -> str:
-        """Mark the added tokens in a text. With `special=False`, skip tokens that are flagged as
-        special.
+        """Replace the names of added tokens by secret names, which `encode` turns into added
+        tokens.
+
+        With `special=False`, tokens that are flagged as special are not replaced.
         """
         names = self._any if special else self._plain
         return names.sub(lambda match: self._names[match[0]], text)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a text with marked parts. Lone surrogates are encoded as question
-        marks.
+        """Return the tokens of a text. Only text that `mark` has marked becomes added tokens.
+
+        Lone surrogates are encoded as question marks.
         """
         encoding = self._twin.encode(
             text.encode("utf-8", "replace").decode(), add_special_tokens=False
@@ -166,7 +169,7 @@ def is_text(token: AddedToken) -> bool:
 
 
 def one_of(names: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that matches these names, at each position the longest one."""
+    """Return a pattern that matches any of these names. Longer names take precedence."""
     # grouped by their first letters, because Gemma has 6,000 names that begin with <unused
     groups: dict[str, list[str]] = {}
     for name in sorted(names, key=len, reverse=True):

@@ -25,7 +25,7 @@ def jinja_of(tokenizer: PreTrainedTokenizerBase, tools: Sequence[dict[str, JSON]
 
 
 def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
-    """Return the name of the variable that switches reasoning, or "" if the template cannot.
+    """Return the name of the variable that switches reasoning on or off, or "" if none does.
 
     Raises ValueError if `variables` contains a variable that the template does not read.
     """
