@@ -47,11 +47,11 @@ class ProgramAgent:
     - `train` lists the trained speakers. The default is all speakers that are not in
       `agent.frozen`.
     - `facts` lists names of problem facts that are added to the line of JSON.
-    - `files` are the files of the program. If they are edited, the next command starts a new run.
+    - `files` are the files of the program. After an edit of these files, training starts a new run.
     - `environment` lists the names of environment variables that the program inherits.
     - `preload` lists modules, for example `[openai]`. Each program is then forked from an
-      interpreter that has imported these modules. They must not start threads, and `command` must
-      be `[python, script.py, ...]`.
+      interpreter that has imported these modules. The modules must not start threads, and `command`
+      must be `[python, script.py, ...]`.
     - `sandbox` runs the program in the sandbox. `command` must then be `[python, ...]`. In the
       sandbox, the program has access to `files`, the interpreter's virtual environment and the
       gateway.
