@@ -254,9 +254,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _named(problem: object) -> str:
-    """Format an entry of the loading report, such as "lm_head.weight".
+    """Format an entry of the loading report: the name of a weight.
 
-    The entry of a weight with a wrong shape also has the two shapes, which are appended.
+    If the shape is wrong, both shapes are appended: "lm_head.weight [512, 64] [256, 64]".
     """
     if not isinstance(problem, tuple):
         return str(problem)
