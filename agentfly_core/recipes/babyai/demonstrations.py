@@ -152,8 +152,8 @@ class Goal:
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """Return the actions for the next step towards the goal.
 
-        If the room has a seen path to the object, the last action is the goal's own action, such as
-        "pick up". Otherwise the actions lead to an unseen cell.
+        If `room` has a path of seen cells to the object, the last action is for example "pick up".
+        Otherwise the actions lead to an unseen cell.
         """
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
@@ -165,9 +165,9 @@ class Goal:
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
-        """Return the first of `next_actions`, and how often they repeat it at the beginning.
+        """Return the first action of `next_actions`, and the length of its initial run.
 
-        For `["go forward", "go forward", "pick up"]`, this is `("go forward", 2)`.
+        For the actions `["go forward", "go forward", "pick up"]`, return `("go forward", 2)`.
         """
         action, *others = self.next_actions(room, pose)
         return action, 1 + len([*takewhile(action.__eq__, others)])
