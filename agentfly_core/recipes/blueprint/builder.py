@@ -148,10 +148,10 @@ class _Builder:
 
 
 def _further(step: Rung, free: Mask) -> Iterator[Rung]:
-    """Yield the free cells that can continue a row of scaffolding after the cell of `step`.
+    """Yield the free cells where the next scaffolding of a row can be placed.
 
-    These cells are at its four sides. The cell above it is also yielded if the builder can reach
-    that cell.
+    `step` has the last cell of the row. The free cells at the four sides of the last cell are
+    yielded. If the builder can reach the cell above, this cell is also yielded.
     """
     cell, rises = step
     for one in around(cell):

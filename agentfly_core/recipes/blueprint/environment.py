@@ -34,7 +34,7 @@ class Plot(Environment):
         self.blueprint, self.world = "", VoxelWorld(self._stock)
 
     def submit(self, blueprint: str) -> str:
-        """Replace the submitted blueprint. Return "The blueprint has 35 slate, 2 door."."""
+        """Replace the submitted blueprint. Return a text such as "The blueprint has 35 slate."."""
         grid = drawn(blueprint)
         self.blueprint = blueprint
         return f"The blueprint has {_counts(grid)}."

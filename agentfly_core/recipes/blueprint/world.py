@@ -99,7 +99,7 @@ class VoxelWorld:
             self.stock[BLOCKS[number]] += 1
 
     def _has(self, block: str) -> bool:
-        """Whether the stock has a block of this type. If possible, a missing block is crafted."""
+        """Whether the stock has a block of this type. First, try to craft a missing block."""
         assert self.stock is not None
         if self.stock[block] > 0:
             return True
