@@ -22,9 +22,9 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
         )
 
     An agent needs two requests: the first finds the id of the film (here 7), the second finds the
-    value. `world` is the seed of the service. The ratings are an aspect of film 7. Other things are
-    people and shops. No aspect of a thing is used in two splits. Raises ValueError if more problems
-    are requested than the service has aspects of things.
+    value. `world` is the seed of the service. Films, people and shops have aspects, such as the
+    ratings of film 7. No aspect of the same film, person or shop is used in two splits. Raises
+    ValueError if more problems are requested than there are aspects.
     """
     draw, world = random.Random(seed), RestWorld(seed)
 
@@ -54,8 +54,8 @@ def observations(seed: int, train: int, validation: int, test: int) -> dict[str,
             {"answer": "417", "digits": "3", "world": 3, "url": "/films/7/ratings?region=north"},
         )
 
-    `url` is this request, and the answer to it contains the value. `digits` is the number of digits
-    of the value.
+    `url` is this request. The service's answer to this request contains the value. `digits` is the
+    number of digits of the value.
     """
     made = rest_questions(seed, train, validation, test)
     return {split: [_observation(question) for question in made[split]] for split in made}
