@@ -51,8 +51,8 @@ class Evolve:
     `initial` is the import path of the first agent's code, and `skills` are the first agent's
     skills. The first agent's replies come from the episode's main speaker. All other agents run the
     same code with speakers of the role `expert`, and give at most `expert_turns` replies each.
-    Their system messages are made from an `AgentSpec`. List the file of the code in the setting
-    `code_files`.
+    The system message of an expert names a role and skills (see `AgentSpec`). List the file of the
+    code in the setting `code_files`.
 
     The speaker `evolver` proposes and checks agents, and merges answers (see `PromptOperators`).
     With `pool`, agents are proposed and checked by a program as sets of skills, and the speaker

@@ -10,11 +10,11 @@ from agentfly_core.recipes.evolve.operators import AgentSpec, PromptOperators
 class Evolution:
     """EvoAgent's Algorithm 1: several generations of agents.
 
-    In each generation, crossover improves the parents. Then mutation makes `proposals` proposals of
-    new agents from the improved parents. The first `children` proposals that pass the quality check
-    become the children. Without `quality_check`, all valid proposals pass. Without `mutation`, the
-    improved parents become the children. The function `play` lets a child answer the problem, and
-    returns the answer.
+    In each generation, crossover improves the parents. Then mutation proposes `proposals` new
+    agents, based on the improved parents. The first `children` proposals that pass the quality
+    check become the children. Without `quality_check`, all valid proposals pass. Without
+    `mutation`, the improved parents become the children. The function `play` lets a child answer
+    the problem, and returns the answer.
     """
 
     operators: PromptOperators
