@@ -50,7 +50,7 @@ FUNCTIONS: TypeAdapter[Functions] = TypeAdapter(Functions)
 
 
 def digest_of(made: Functions) -> str:
-    """Compute the hash of a set of functions. It is the name of the file with the functions."""
+    """Compute the hash of a set of functions, which is the name of their file."""
     return digest(FUNCTIONS.dump_python(made, mode="json"))
 
 
