@@ -53,7 +53,8 @@ class Actor:
     """An agent of a hub that runs in its own process.
 
     The process calls the function `make` to create the agent. The agent calls its model at the base
-    URL `{base_url}/{name}`. `counts` counts for example retries, under the key `faults.RETRY`.
+    URL `{base_url}/{name}`. `counts` has the numbers of retries, repairs and new prompts, for
+    example `{"hub/retry": 2}`.
     """
 
     def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:
@@ -86,8 +87,8 @@ class Actor:
     async def _result(self) -> Any:
         """Return the result of the last request in the journal.
 
-        Until then, the process reports each reply of its model. These replies are added to the
-        journal.
+        Before the result, the process reports each reply of its model. These replies are added to
+        the journal.
         """
         if self._streams is None:
             # a new process reads the request from its copy of the journal

@@ -76,7 +76,8 @@ class JsonReply:
 
 @dataclass(frozen=True)
 class MarkedReply:
-    """A parser for texts between delimiters (`marks`), such as `<thought>...</thought>`:
+    """A parser for texts between delimiters, such as `<thought>...</thought>`:
+
         MarkedReply({"thought": ("<thought>", "</thought>"), "say": ("<say>", "</say>")})
         MarkedReply({"code": ("```python", "```")})
 
