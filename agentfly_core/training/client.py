@@ -102,7 +102,8 @@ class DeepSpeedLearner:
         The update starts from the state in the workers' memory, or from a saved state. `progress`
         is called with the number of finished optimizer steps and the number of all steps. An
         optimizer step without a gradient is skipped, for example if all advantages are 0. A step
-        with a loss or gradient norm that is not finite is also skipped. The metrics count both.
+        with a loss or gradient norm that is not finite is also skipped. The metrics include the
+        numbers of these steps.
         """
         metrics = next(self._results(jobs.RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)

@@ -48,7 +48,7 @@ INTERVAL = 1.0
 def main() -> None:
     """Run a command from the arguments on all nodes.
 
-    If the command ends on one node, or if SIGTERM arrives, it is ended on all nodes.
+    If the command ends on one node, or if SIGTERM arrives, the command is ended on all nodes.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -96,7 +96,7 @@ def free_port(node: str) -> int:
 def remote(command: Sequence[str]) -> str:
     """Return a shell command that runs `command` on another node.
 
-    On that node, a watchdog starts `command`, and ends it when the connection is lost.
+    On that node, a watchdog starts `command`, and kills it if heartbeats from this node stop.
     """
     variables = environment().items()
     handed = [f"{name}={value}" for name, value in variables if name.startswith(HANDED_ON)]
