@@ -19,7 +19,7 @@ class RolloutBatch:
     """Rows of tokens, padded on the right. Column t describes token t, not the next token.
 
     Example: two trajectories answered "99" and "98". The end-of-turn token is 2. The second
-    trajectory has no end-of-turn token, because its reply reached the token limit.
+    trajectory lacks this token, because the reply reached the token limit.
 
         tokens            [[1, 87, 4, 66, 66, 2], [1, 87, 4, 66, 65, 0]]       int64 [rows, T]
         lengths           [6, 5]                                               int64 [rows]

@@ -38,7 +38,7 @@ class Advantages:
 class Outputs:
     """The outputs of the policy and of the critic for sampled tokens, each [rows, T].
 
-    The entropies have no gradient. `values` contains the critic's estimate before each token.
+    The entropies are detached. `values` contains the critic's estimate before each token.
     Without a critic, `values` is 0.
     """
 

@@ -48,17 +48,18 @@ MAX_RESET_BYTES = 65_536
 
 
 class Episode(Speaker):
-    """One attempt of an agent at a problem: `async def agent(episode: Episode) -> Ending`.
+    """One attempt of an agent, an `async def agent(episode: Episode) -> Ending`, at a problem.
 
-    The episode itself is the main speaker, with the agent's `name` and the experiment's tools.
+    A speaker is a participant that samples replies. The episode itself is the main speaker. It has
+    the agent's `name` and the experiment's tools.
 
     - `opening`: the system message, the messages of the problem, and the texts that the method
       `reset` of environments returned
     - `turns`: the recorded turns of the main speaker
-    - `closing`: the tool results after the last reply, which the model did not read
+    - `closing`: the tool results after the last reply; the model has not read them
     - `speakers`: all speakers; the first one is the main speaker
-    - `session`: the sampler session that samples the replies
-    - `makes`: maps roles that a chat service plays to functions that create speakers of the role
+    - `session`: the sampler of the replies, shared with concurrent episodes
+    - `makes`: maps each role with a chat service to a function that creates a speaker of the role
     - `counts`: counts of events, which become metrics
     """
 
@@ -86,7 +87,7 @@ class Episode(Speaker):
     def lend(self, kind: type[Environment], environment: Environment) -> None:
         """Make an environment available to tools and rewards.
 
-        Also append the text that its `reset` returned to the opening.
+        If the environment's `reset` returned a text, also append this text to `opening`.
         """
         self.lent[kind] = environment
         if text := environment.reset_text.strip():
@@ -96,12 +97,13 @@ class Episode(Speaker):
 
     @property
     def problem(self) -> Problem:
-        """The problem, with this episode's own copy of the facts."""
+        """The problem. Its `facts` are a copy, so changes do not affect other episodes."""
         return self.state.problem
 
     @property
     def memory(self) -> Path:
-        """The folder that the function `agent.remembers` filled after the previous step.
+        """The folder that the function in the setting `agent.remembers` filled after the previous
+        step.
 
         Before the first step the folder is empty. Do not write to this folder.
         """
@@ -111,7 +113,7 @@ class Episode(Speaker):
     def answered(self) -> tuple[str, str | None]:
         """The name of the speaker that answered last, and this answer.
 
-        If no speaker has answered: the main speaker's name and None.
+        Before the first answer, these are the name of the main speaker and None.
         """
         return self.state.trunk.answers[-1] if self.state.trunk.answers else (self.name, None)
 
@@ -124,13 +126,16 @@ class Episode(Speaker):
         max_turns: int | None = None,
         instance: int | None = None,
     ) -> Speaker:
-        """Add another speaker with its own system message, tools and number of turns.
+        """Add another speaker, such as a planner, with its own system message, tools and number of
+        turns.
 
-        Each speaker has its own trajectory. Advantages compare the trajectories of a role in all
-        episodes of a problem. `instance` numbers the speakers of a role: the second speaker of the
-        role `searcher` has `instance` 2 and the name `searcher/2`. Roles in `agent.frozen` are not
-        trained. Raises ValueError if the name is taken, if a tool needs an environment that the
-        episode does not have, or if `instance` is missing within `gather`.
+        Each speaker has its own trajectory. Advantages compare the trajectories of speakers with
+        the same problem and role. `instance` numbers the speakers of a role: the second speaker of
+        the role `searcher` has `instance` 2 and the name `searcher/2`. Roles in `agent.frozen` are
+        not trained.
+
+        Raises ValueError if the name is taken, or if a tool needs an environment that the episode
+        does not have. Within `gather`, a missing `instance` also raises ValueError.
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)
@@ -159,11 +164,10 @@ class Episode(Speaker):
         """Run coroutines of the agent concurrently, and return their results in the order of
         `work`.
 
-        Seeds do not depend on timing. For each coroutine, limits such as `max_turns` count its own
-        replies and the replies before `gather`, but not the replies of the other coroutines. If
-        coroutines raise errors, the first error is raised after all coroutines have ended. An
-        EpisodeOver is raised only if all errors are EpisodeOver. Raises ServiceFailure if the
-        coroutines wait for each other.
+        The seeds of replies do not depend on timing. Each coroutine has its own count for limits
+        such as `max_turns`, which starts with the replies before `gather`. If coroutines raise
+        errors, the first error is raised after all coroutines have ended. Any other error is raised
+        instead of an EpisodeOver. Raises ServiceFailure if the coroutines wait for each other.
         """
         branch = self.history
         branches = branch.fork(len(work))
@@ -195,12 +199,14 @@ class Episode(Speaker):
                 async with episode.branch():
                     return await episode.turn(messages)
 
-        A block may begin at any time. Its prompts can continue all replies before its beginning.
-        After the block, its replies belong to the episode's history. Seeds are derived from the
-        prompts. Raises EpisodeOver after the end of the episode, and ValueError while a reply
-        outside of such blocks is running. The in-process sampler batches these requests in the
-        order of their arrival, which is not reproducible: use `gather` if the coroutines are known
-        beforehand.
+        A block may begin at any time. Replies in the block can continue any conversation from
+        before the block. After the block, later replies can continue the conversations of the
+        block, too. Seeds are derived from the prompts.
+
+        Raises EpisodeOver after the end of the episode. Raises ValueError while a reply outside of
+        `branch` blocks is running. With the in-process sampler, batches depend on the order in
+        which the requests arrive, so replies may differ between runs. Use `gather` if the
+        coroutines are known beforehand.
         """
         trunk = self.history
         branch = trunk.part()
@@ -225,9 +231,9 @@ class Episode(Speaker):
             ...
             await episode.restore(before)
 
-        A snapshot contains no conversations, because `reply_to` and `turn` can continue any earlier
-        conversation. Raises NotImplementedError if an environment cannot save its state, and
-        ServiceFailure if saving fails.
+        Conversations are not saved. To continue an earlier conversation, pass its messages to
+        `reply_to` or `turn`. Raises NotImplementedError if an environment cannot save its state,
+        and ServiceFailure if saving fails.
         """
         return await self.state.do(self.state.snapshot())
 
@@ -236,19 +242,19 @@ class Episode(Speaker):
         await self.state.do(self.state.restore(snapshot))
 
     async def fork(self, count: int = 1) -> int:
-        """Play `count` more episodes that continue from this call.
+        """Create `count` forks of this episode: further episodes that continue from this call.
 
-        Returns 0 in the current episode and 1, 2, ... in the new episodes.
+        Returns 0 in the current episode and 1, 2, ... in the forks.
 
             number = await episode.fork(2)  # three episodes continue from here
             await episode.reply(Message("user", f"Try approach {number}."))
 
-        In each new episode the agent's code runs from its beginning. Up to this call the agent gets
-        the recorded replies and tool results, so nothing is sampled and no tool is executed. Then
-        the environments are restored from snapshots. If an environment does not implement
-        `snapshot`, the tools before the call are executed again. A new episode ends FAILED if its
-        agent requests other replies or tool calls than those recorded, or gets other tool results.
-        Limits also count the replies before the fork.
+        In each fork the agent's code runs from its beginning. Up to this call the agent gets the
+        recorded replies and tool results, so nothing is sampled and no tool is executed. Then the
+        environments are restored from snapshots. If an environment does not implement `snapshot`,
+        the tools before the call are executed again. Up to this call, the agent's requests and the
+        tool results must equal the recorded ones. Otherwise the fork ends FAILED. Limits such as
+        `max_turns` include the recorded replies.
 
         Raises ValueError inside `gather` or `branch`, or if `rollout.branching` is set. Raises
         ServiceFailure if a snapshot fails.
@@ -289,8 +295,10 @@ class Episode(Speaker):
                 await self.state.do(self._close(trunk))
 
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
-        """Open `count` branches of `trunk`. The sampler already counts the first of its open
-        branches.
+        """Register `count` concurrent branches that begin with the history of `trunk`.
+
+        The sampler counts `trunk` as one running branch. Only the second and later branches of
+        `trunk` are therefore reported to the sampler.
         """
         for _ in range(count):
             if trunk.parts:
@@ -328,12 +336,12 @@ class RolloutSpec(EpisodeRules):
     """The rules, the agent and the time limit of an experiment's episodes.
 
     - `rewards`: only the rewards that read an environment. All other rewards are computed after the
-    rollout.
+      rollout.
     - `deadline`: the time limit of an episode in seconds
     - `limits`: maps each environment class to its maximum number of instances
     - `at_once`: the maximum number of concurrent episodes
-    - `tasks`: if the experiment trains several tasks, maps the name of each task to its spec. The
-      outer spec then has the tools and rewards of all tasks.
+    - `tasks`: maps the name of each task to the spec of the task, if the experiment trains several
+      tasks. A spec with `tasks` has the tools and rewards of all tasks.
     """
 
     rewards: tuple[Reward, ...]
@@ -361,7 +369,9 @@ class RolloutSpec(EpisodeRules):
         return replace(own, tools=tuple(tool for tool in own.tools if tool.name in names))
 
     def require_room(self, problems: Iterable[Problem]) -> None:
-        """Raise PromptTooLong if the opening of a problem leaves no room for a reply."""
+        """Raise PromptTooLong if the first prompt of a problem fills the context (`max_model_len`
+        tokens).
+        """
         tokens = {
             p.id: len(self.template.open(self.opening(p), self.of(p).schemas)) for p in problems
         }

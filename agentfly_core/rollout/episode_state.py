@@ -31,7 +31,7 @@ current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=
 
 @dataclass
 class EpisodeState:
-    """Shared state of an episode's speakers: the sampler, lent objects and recorded times."""
+    """State that all speakers of an episode share, such as the sampler, environments and times."""
 
     spec: EpisodeSpec
     session: SamplerSession
@@ -57,7 +57,7 @@ class EpisodeState:
 
     @property
     def branch(self) -> EpisodeBranch:
-        """The branch to which the calling agent code belongs."""
+        """The branch (a history of replies) of the coroutine that reads this property."""
         return current_branch.get() or self.trunk
 
     @property
@@ -112,7 +112,8 @@ class EpisodeState:
     async def begin_at(self, origin: ForkOrigin) -> None:
         """Restore the environments and the facts to their state at the fork `origin`.
 
-        A forked episode calls this when it has repeated its parent's replies before the fork.
+        A forked episode first repeats its parent's replies up to the fork. Then it calls this
+        method.
         """
         if origin.snapshot is not None:
             await self.restore(origin.snapshot)
@@ -121,8 +122,8 @@ class EpisodeState:
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
         """Run a request (a reply, a tool call or a snapshot) as a task that `end` can cancel.
 
-        Set `held` for a reply that the sampler starts only when all running branches of the episode
-        have requested a reply. Raises EpisodeOver if the episode is over or the agent was
+        `held` is True for a reply that the sampler delays until each running coroutine of the
+        episode has requested a reply. Raises EpisodeOver if the episode is over or the agent was
         cancelled.
         """
         if self.over or is_cancelled():
@@ -141,8 +142,9 @@ class EpisodeState:
             raise
 
     async def end(self) -> None:
-        """Cancel the requests of tasks that still run after the agent has ended, and refuse later
-        requests.
+        """Cancel all running requests of the agent, and refuse its later requests.
+
+        This is called when the agent has ended. Tasks that the agent started may still be running.
         """
         self.over = True
         for request in self._requests:
@@ -156,13 +158,19 @@ class EpisodeState:
             self.session.open()
 
     def open(self) -> None:
-        """Tell the sampler that one more branch is open."""
+        """Report one more running branch (concurrent coroutine) of the episode to the sampler.
+
+        A sampler that samples in batches waits for a request of each running branch.
+        """
         if not self.over:
             self.session.open()
             self._opened += 1
 
     def close(self) -> None:
-        """Tell the sampler that one branch was closed."""
+        """Report the end of a branch (concurrent coroutine) to the sampler.
+
+        The sampler then no longer waits for requests of this branch.
+        """
         if not self.over:
             self.session.close()
             self._opened -= 1

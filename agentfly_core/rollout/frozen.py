@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Cast(SamplerSession):
-    """The sampler sessions of all speakers in a shard (a batch of concurrent episodes).
+    """The sampler sessions and chat services that reply for the speakers of concurrent episodes.
+
+    A session samples the replies of one policy.
 
     - `sessions`: the session of the trained policy, followed by a session for each frozen policy
-    - `places`: maps each role that a frozen policy plays to its index in `sessions`
-    - `speakers`: maps each role that a chat service plays to the function that creates its speakers
+    - `places`: maps each role with a frozen policy to the index of the policy's session in
+      `sessions`
+    - `speakers`: maps each role with a chat service to a function that creates a speaker of the
+      role
     """
 
     sessions: Sequence[SamplerSession]
@@ -46,8 +50,9 @@ class Cast(SamplerSession):
         """Sample a reply in the session of the speaker's policy. Raises ServiceLost if the sampler
         dies.
 
-        While an episode waits for a reply in one session, sessions earlier in `sessions` do not
-        wait for requests of this episode. So batches do not depend on timing.
+        Some sessions start a batch only when each running branch (concurrent coroutine) has
+        requested a reply. During this request, the earlier sessions in `sessions` do not count its
+        branch as running. Their batches then do not wait for this branch.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -59,17 +64,19 @@ class Cast(SamplerSession):
                 session.open()
 
     def open(self) -> None:
-        """Add 1 to the number of open branches in each session."""
+        """Report one more running branch (concurrent coroutine) to each session."""
         for session in self.sessions:
             session.open()
 
     def close(self) -> None:
-        """Subtract 1 from the number of open branches in each session."""
+        """Report the end of a branch (concurrent coroutine) to each session."""
         for session in self.sessions:
             session.close()
 
     def of(self, speaker: str) -> SamplerSession:
-        """Return the session of the speaker's policy, or this object for a chat service."""
+        """Return the session of the speaker's policy. For a role with a chat service, return this
+        Cast.
+        """
         role = speaker.partition("/")[0]
         # a chat service answers requests one by one, and has no hidden states
         own = role not in self.speakers
@@ -80,10 +87,11 @@ class Cast(SamplerSession):
 async def cast(
     sampler: Sampler, frozen: Mapping[str, Frozen], episodes: int
 ) -> AsyncIterator[Cast]:
-    """Open the sampler sessions of a shard: of the trained policy and of all frozen speakers.
+    """Open the sampler sessions and chat services for a batch of concurrent episodes.
 
-    `episodes` is the number of episodes that run at once. Raises ValueError if the API key of a
-    chat service is missing.
+    `sampler` samples the trained policy. `frozen` maps roles to the policies and chat services that
+    reply for them. `episodes` is the number of episodes that run at once. Raises ValueError if the
+    API key of a chat service is missing.
     """
     samplers, places = [sampler], dict[str, int]()
     chats: dict[str, ChatClient] = {}
@@ -109,8 +117,8 @@ async def cast(
 class EndpointSpeaker(Speaker):
     """A speaker for which a chat service replies. The replies are text without tokens.
 
-    Of the limits, only `max_turns` and `max_tokens` apply. The service counts `max_tokens` with its
-    own tokenizer.
+    Replies are limited only by `max_turns` and `max_tokens`. The service counts `max_tokens` with
+    its own tokenizer.
     """
 
     def __init__(

@@ -23,8 +23,8 @@ class EpisodeMailbox(Generic[M]):
 
         await episode.gather(speak(), listen())
 
-    Messages of the same sender arrive in their order. If several senders use one mailbox, the order
-    depends on timing, so create one mailbox for each sender.
+    Messages of one sender arrive in the order of the calls of `put`. If several senders use one
+    mailbox, the order depends on timing, so create one mailbox for each sender.
     """
 
     def __init__(self, state: EpisodeState) -> None:

@@ -53,8 +53,8 @@ class Limit:
 class Instance:
     """A running environment, and the problem for which it is leased.
 
-    Example: `Instance(Shop(), 8123.5, 3, problem)`. `born` is the time of its start in seconds of
-    the monotonic clock. `returning` is the task that ends the lease.
+    Example: `Instance(Shop(), 8123.5, 3, problem)`. `born` is the start time of the environment, as
+    a value of `time.monotonic()`. `returning` is the task that ends the lease.
     """
 
     environment: Environment
@@ -68,13 +68,14 @@ PoolSlot = Instance | asyncio.Task[Instance | None] | None
 
 
 class Pool:
-    """At most `limit.limit` running environments of one class.
+    """The running environments of one class. Their number is at most `limit.limit`.
 
     The pool has `limit.limit` slots. A slot is empty, or holds an instance (an environment with its
-    lease) or the task that starts an instance. The list `_places` contains first the empty slots,
-    then slots with starting instances, then slots with idle instances. Leases take slots from the
-    end of the list. The semaphore `_free` counts the slots in the list, and serves waiting leases
-    in the order of their requests. Slots of leased and closing instances are not in the list.
+    lease) or the task that starts an instance. The list `_places` contains the slots that can be
+    leased. Empty slots come first, then slots with starting instances, then slots with idle
+    instances. A lease takes the last slot of the list. The semaphore `_free` counts the slots in
+    the list. If the list is empty, leases wait, and get slots in the order of their requests. Slots
+    of leased and closing instances are not in the list.
     """
 
     def __init__(self, kind: type[Environment], limit: Limit) -> None:
@@ -91,7 +92,8 @@ class Pool:
     def warm(self, count: int, seconds: float) -> None:
         """Start environments in parallel until `count` environments exist.
 
-        Each start may take `seconds`. Idle environments that are worn or unhealthy are replaced.
+        Each start may take `seconds`. Idle environments are replaced if they are unhealthy, too old
+        or used too often.
         """
         for number, place in enumerate(self._places):
             if isinstance(place, asyncio.Task) and place.done():
@@ -106,7 +108,7 @@ class Pool:
 
     @asynccontextmanager
     async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
-        """Lease an environment after a reset for `problem`; see ResourceManager.leases."""
+        """Reset an environment for `problem` and lease it; see ResourceManager.leases."""
         place = await self._take(seconds)
         # a separate task: if the episode is cancelled, a half-started environment must still be
         # closed
@@ -190,7 +192,11 @@ class Pool:
         return self._places.pop()
 
     def _put(self, instance: Instance | None) -> None:
-        """Give a slot back, empty if `instance` is None. Leases prefer slots with an instance."""
+        """Return a slot with an idle `instance` to the pool. If `instance` is None, the slot is
+        empty.
+
+        Leases prefer slots with an instance.
+        """
         # Leases take slots from the right, so they get idle instances before empty slots. `_free`
         # is increased last, because a waiting lease then takes the rightmost slot at once.
         if instance is None:
@@ -262,10 +268,10 @@ class Pool:
             self._put(None)
 
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
-        """End the lease of an instance. If `well` is false, close the instance instead of leasing
-        it again.
+        """Start a task that ends the lease of an instance, and return this task.
 
-        Further calls for the same lease do nothing.
+        If `well` is true, the instance can be leased again. Otherwise it is closed. Further calls
+        for the same lease return the first task.
         """
         # Both the end of an episode and its deadline may return the instance. The instance must get
         # only one slot: with two slots, it would be leased to two episodes.
@@ -311,10 +317,10 @@ class Pool:
         *arguments: Problem,
         keep: Callable[[object], None] = lambda result: None,
     ) -> str:
-        """Call a method of an environment.
+        """Call a method of an environment, and return the text of an error, or "" without an error.
 
-        Pass the result to `keep` and return "". If the method or `keep` raises an error, return the
-        error's text.
+        The result of the method is passed to the function `keep`. Errors of `keep` are returned,
+        too.
         """
         bound: Callable[[], Awaitable[object]] = functools.partial(method, *arguments)
         try:
@@ -324,8 +330,7 @@ class Pool:
         return ""
 
     def _failure(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
-        """Return the text of an error in an environment's method, with the line of the author's
-        code.
+        """Return the text of an error in an environment's method, with the line of the user's code.
 
         Also log the error. An error at the same line is logged only once in a process.
         """
@@ -348,7 +353,7 @@ class Pool:
 
 
 async def _in(place: PoolSlot) -> Instance | None:
-    """Return the instance of a slot, after its start if it is still starting. Return None for an
-    empty slot.
+    """Return the instance of a slot, or None for an empty slot. Wait for an instance that is
+    starting.
     """
     return await place if isinstance(place, asyncio.Task) else place

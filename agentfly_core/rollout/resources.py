@@ -40,7 +40,7 @@ class ResourceManager:
                 shop = lent[Shop]
 
     An integer `n` in `limits` means `Limit(n)`. All methods run on one event loop. Entering the
-    block kills child processes that dead runs left behind. Leaving the block closes all
+    block kills child processes of earlier runs that died. Leaving the block closes all
     environments, and raises RuntimeError if an environment is still leased.
     """
 
@@ -67,9 +67,9 @@ class ResourceManager:
     async def warm(self, kinds: Iterable[type[Environment]], count: int, seconds: float) -> None:
         """Start environments in the background until `count` of each class exist.
 
-        Each start may take `seconds`. Idle environments that are unhealthy or have reached a limit
-        are replaced. A failed start is only logged. The next lease starts an environment again, and
-        raises an error if this start fails, too.
+        Each start may take `seconds`. Idle environments are replaced if they are unhealthy, too old
+        or used too often. A failed start is only logged. The next lease starts an environment
+        again, and raises an error if this start fails, too.
         """
         for kind in kinds:
             self._pools[kind].warm(count, seconds)
@@ -82,13 +82,13 @@ class ResourceManager:
         timeout: float,  # noqa: ASYNC109
         deadline: float = math.inf,
     ) -> AsyncIterator[LentEnvironments]:
-        """Lease one environment of each class for the duration of the block, after a reset for
-        `problem`.
+        """Lease one environment of each class for the duration of the `with` block.
 
-        Classes are leased in a fixed order, which avoids deadlocks. Waiting for an environment,
-        starting it and resetting it may take `timeout` seconds each. After the block, environments
-        that are unhealthy or raised an error are closed. After `deadline` seconds, the block is
-        cancelled and its environments are closed.
+        Each environment is first reset for `problem`. Classes are leased in a fixed order, which
+        avoids deadlocks. Waiting for an environment, starting it and resetting it may take
+        `timeout` seconds each. After the block, environments that are unhealthy or raised an error
+        are closed. After `deadline` seconds, the block is cancelled and its environments are
+        closed.
 
         Raises
 
@@ -138,7 +138,8 @@ class ResourceManager:
 
         Example: `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`. `in_use` and
         `waiting` are current values. All other metrics cover the time since the last call of this
-        method. `most_*` are maxima, and `expired` counts the leases that a deadline ended.
+        method. For example, `most_in_use` is the maximum of `in_use`, and `expired` counts the
+        leases that a deadline ended.
         """
         return {
             f"resources/{kind.__name__}/{name}": value
@@ -172,8 +173,10 @@ def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[R
 def refuse_misfits(
     tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
 ) -> None:
-    """Raise ValueError if two tools or two rewards share a name, or if a part needs an environment
-    without a limit.
+    """Raise ValueError if two tools or two rewards share a name.
+
+    Also raise ValueError if a tool or a reward needs an environment class without an entry in
+    `limits`.
     """
     called = [("tool", tool.schema.name) for tool in tools]
     called += [("reward", reward.name) for reward in rewards]

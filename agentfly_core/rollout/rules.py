@@ -57,12 +57,12 @@ class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
     seed=5577006791)`. In evaluations and demonstrations, `step` is the name of the data split.
 
-    - `chain`: the index of the episode among the `chains` episodes of this problem in the step
-    - `spares`: further episodes of the problem, each of which a fork of this episode can replace.
-      The fork takes the `chain` of the spare that it replaces. Spares without a fork are played as
-      ordinary episodes.
-    - `blamed`: maps the ids of episodes that killed a worker process to errors. These episodes are
-      not played again.
+    - `chain`: the index of the episode within its step and problem. A problem has `chains` episodes
+      in each step.
+    - `spares`: further episodes of the problem. A fork of this episode replaces one of them, and
+      takes its `chain`. Spares that are not replaced are played as ordinary episodes.
+    - `blamed`: for each episode that killed a worker process, maps its id to the error. These
+      episodes are not played again.
     - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
       one by one after all other episodes.
     """
@@ -80,8 +80,9 @@ class EpisodeSpec:
 
     @property
     def leaves(self) -> int:
-        """The number of episodes to play: this one, and for each spare its fork or the spare
-        itself.
+        """The number of episodes to play: this episode and its spares.
+
+        The number stays the same if forks replace spares.
         """
         return 1 + len(self.spares)
 
@@ -128,7 +129,7 @@ class ForkedSpec(EpisodeSpec):
 
     @property
     def id(self) -> str:
-        """The id of the episode, derived from the parent's id and the fork, not from `chain`."""
+        """The id of the episode, derived from the parent's id and the position of the fork."""
         return hashing.short(self.parent.id, *self.origin.place)
 
     def trajectory(self, speaker: str) -> str:
@@ -138,7 +139,7 @@ class ForkedSpec(EpisodeSpec):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A role of the agent for which a fixed policy with its own sampler replies.
+    """A fixed policy that replies for a role of the agent, with a sampler for this policy.
 
     Example: `FrozenPolicy("run:demo@7", sampler)`.
     """
@@ -149,7 +150,7 @@ class FrozenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FrozenEndpoint:
-    """A role of the agent for which a chat service replies.
+    """A chat service that replies for a role of the agent.
 
     Example: `FrozenEndpoint("endpoint:gpt", ChatService(...))`.
     """
@@ -160,9 +161,9 @@ class FrozenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class FrozenSelf:
-    """A role for which the current policy replies.
+    """The current policy, which replies for a role of the agent that is not trained.
 
-    The role is not trained: `FrozenSelf("self")`.
+    Example: `FrozenSelf("self")`.
     """
 
     name: str
@@ -196,9 +197,9 @@ class Sampling(TypedDict, total=False):
       contain the string at which the reply ended.
     - `temperature`: the sampling temperature. Replies at 0 are greedy and are not trained.
     - `max_tokens`: the maximum length of the reply in tokens
-    - `thinking`: switches reasoning on or off; only for the template `model`
-    - `tools`: the tool schemas in the prompt, by default the speaker's. Changed schemas start a new
-      conversation, in which the agent itself must answer tool calls.
+    - `thinking`: switches reasoning on or off. Only the template `model` supports this setting.
+    - `tools`: the tool schemas in the prompt. By default, these are the speaker's tools. Other
+      schemas start a new conversation. The agent's own code must then answer the tool calls.
     - `entropies`: record the entropy of each sampled token's distribution in `Reply.entropies`
     """
 
@@ -221,13 +222,12 @@ class ReplySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRules:
-    """The rules of an episode, with lengths in tokens.
+    """The rules of an episode. Lengths are in tokens.
 
     - `stop`: all strings that may end a reply
-    - `end_tokens`: end tokens of the model. A reply may end at these and at the template's stop
-      tokens.
+    - `end_tokens`: end tokens of the model. Stop tokens of the template end a reply, too.
     - `memory`: the folder that `Episode.memory` returns; None means an empty folder
-    - `frozen`: policies that are not trained, by the role that they play
+    - `frozen`: maps each role that is not trained to the policy or chat service that replies for it
     - `branching`: the settings of `rollout.branching`, or None if episodes do not branch
     """
 
@@ -267,7 +267,7 @@ class EpisodeRules:
 
     @cached_property
     def form(self) -> Form:
-        """The form of conversations with the experiment's tools and its default for reasoning."""
+        """The `Form` of conversations with all tools and the template's default for reasoning."""
         return Form(self.schemas)
 
     @cached_property
@@ -277,7 +277,8 @@ class EpisodeRules:
     def template_of(self, form: Form) -> ChatTemplate:
         """Return the template that renders conversations of a form.
 
-        Raises ValueError if the form switches reasoning but the template cannot.
+        Raises ValueError if the form switches reasoning on or off, but the template does not
+        support this.
         """
         if form.key not in self._templates:
             template = self.template
@@ -323,7 +324,7 @@ class EpisodeRules:
         return replace(message, cut=finish == "length")
 
     def limit(self, sampled: Sequence[Sampled], prompt: int, left: int) -> Ending | None:
-        """Return the limit that ended a reply, or None if the reply reached none.
+        """Return the ending of the episode if a reply reached a limit of the episode, else None.
 
         - `prompt`: the number of tokens in the prompt of the reply
         - `left`: the number of tokens that the episode was still allowed to sample
@@ -338,7 +339,8 @@ class EpisodeRules:
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
         """Return the error for a prompt of `tokens` tokens, which leaves no room for a reply.
 
-        This is PromptTooLong if the main speaker has read only the opening, otherwise EpisodeOver.
+        For the first prompt of the main speaker, this is PromptTooLong. Otherwise it is
+        EpisodeOver.
         """
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)

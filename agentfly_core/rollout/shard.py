@@ -114,14 +114,15 @@ async def collect(
     watch: Callable[[Trajectory], None],
     resources: ResourceManager,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """Play a shard of episodes concurrently.
+    """Play a shard (a batch) of episodes concurrently.
 
-    For each episode, `watch` is called with the trajectory that contains the answer. Episodes that
-    branch off from others begin after all other episodes have ended, one round of branches after
-    the other. So the requests that the sampler gets at once do not depend on timing. At most
-    `min(episodes, environments, spec.at_once)` episodes that need environments run at once, so a
-    running episode never waits for an environment. Episodes without environments run in addition to
-    these.
+    For each episode, `watch` is called with the trajectory that contains the answer. Forks are
+    played after all other episodes have ended. Forks of these forks are played in a further round,
+    and so on. With this order, the batches of the sampler do not depend on timing.
+
+    Of the episodes that need environments, at most `min(episodes, environments, spec.at_once)` run
+    at once. So a running episode never waits for an environment. Episodes without environments run
+    at the same time, also at most `spec.at_once` of them.
 
     Returns
 
@@ -129,9 +130,13 @@ async def collect(
     - the timings of the episodes, sorted by (problem, chain)
     - the metrics of `resources`, and the counts of events in the episodes
 
-    Raises ServiceLost if the sampler dies (the shard can then be played again), PromptTooLong if a
-    first prompt leaves no room for a reply, NoReply if a sampler refuses a request, EpisodeBroken
-    for an error of a template or a sampler, and the errors of `watch`.
+    Raises
+
+    - ServiceLost if the sampler dies. The shard can then be played again.
+    - PromptTooLong if a first prompt leaves no room for a reply
+    - NoReply if a sampler refuses a request
+    - EpisodeBroken for an error of a template or a sampler
+    - any error of `watch`
     """
     shard = _ShardPlay(spec, sampler, watch, resources)
     failure: BaseException | None = None
@@ -153,7 +158,10 @@ async def collect(
 
 @dataclass(frozen=True)
 class _ShardPlay:
-    """The play of a shard. `played` contains the episodes that have ended."""
+    """A shard (a batch of episodes) that is being played.
+
+    `played` contains the episodes that have ended.
+    """
 
     spec: RolloutSpec
     sampler: Sampler
@@ -213,8 +221,9 @@ class _ShardPlay:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Episodes that `seats` concurrent tasks play in order, and the environment classes (`kinds`)
-    that they need.
+    """A list of episodes, and the environment classes (`kinds`) that they need.
+
+    `seats` is the maximum number of concurrent episodes of the list.
     """
 
     episodes: Sequence[EpisodeSpec]
@@ -240,7 +249,7 @@ def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]
 async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:
     """Run the agent. Return the ending of the episode, and an error text or None.
 
-    The lease of the environments cancels the agent at the episode's deadline.
+    At the episode's deadline, `ResourceManager.leases` cancels the agent.
     """
     agent = f"The agent {injection.name(spec.agent)}"
     try:
@@ -280,8 +289,9 @@ def _agent_error(agent: str, error: Exception, spec: RolloutSpec) -> str:
 
 
 def _broken(episode: Episode) -> Ending:
-    """Return the ending after an error of the agent: AGENT_ERROR if it had a reply, otherwise
-    FAILED.
+    """Return the ending after an error of the agent.
+
+    The ending is FAILED before the first reply of the episode, and AGENT_ERROR after it.
     """
     # FAILED episodes are not scored. A model must not avoid a low reward by a reply that breaks the
     # agent, so episodes with a reply get AGENT_ERROR.

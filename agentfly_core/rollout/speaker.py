@@ -47,11 +47,11 @@ class Context:
     async def hidden(
         self, layers: Sequence[int] | None, *read: Message | Observation
     ) -> HiddenStates:
-        """Return hidden states at the last token of the prompt that `reply(*read)` would use.
+        """Return hidden states at the last token of the prompt that `reply` would use for `read`.
 
         `layers` are indices of layers; None means all layers. Nothing is appended or recorded.
-        Raises NoReply unless the policy is sampled in process, ValueError for an unknown layer, and
-        the errors of `reply` for a prompt that is too long.
+        Raises NoReply if the policy is not sampled in process. Raises ValueError for an unknown
+        layer, and the errors of `reply` for a prompt that is too long.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -77,12 +77,12 @@ MakesSpeaker = Callable[..., "Speaker"]
 
 
 class Speaker:
-    """A speaker of an episode, with its own instructions, tools and contexts.
+    """A participant of an episode, with its own instructions, tools and contexts (conversations).
 
         planner = episode.speaker("planner", system="Name the next step.")
         step = await planner.reply(Message("user", episode.problem.prompt))
 
-    `name` is the role. Names of further speakers of the role have a number, as in `planner/2`.
+    The `name` of a role's first speaker is the role. Further speakers have names like `planner/2`.
     """
 
     def __init__(
@@ -123,9 +123,10 @@ class Speaker:
             reply = await episode.turn([Message("user", "41+58?")], max_tokens=64)
             reply.message.content, reply.finish, reply.logprobs
 
-        If the list begins with earlier conversations, the prompt reuses the tokens of the longest
-        one. A reply that fills the context is returned. Raises EpisodeOver if no turn or no room
-        for a reply is left, PromptTooLong if the opening is already too long, and ServiceLost.
+        The prompt reuses the tokens of the longest earlier conversation with which the list begins.
+        A reply that fills the context is returned. Raises EpisodeOver if no turn or no room for a
+        reply is left. Raises PromptTooLong if the opening is already too long, and ServiceLost if
+        the sampler dies.
         """
         settings = self.settings(sampling)
         form = settings.form.key
@@ -174,7 +175,7 @@ class Speaker:
         settings: ReplySettings,
         context: Context | None = None,
     ) -> Reply:
-        """Sample a reply to the messages `read` after `before`, as the last reply of `context`."""
+        """Sample a reply after the reply `before` and the messages `read`. Add it to `context`."""
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)
@@ -189,7 +190,7 @@ class Speaker:
         read: tuple[Message | Observation, ...],
         layers: Sequence[int] | None,
     ) -> HiddenStates:
-        """Return hidden states at the end of the prompt from `before` and the messages `read`."""
+        """Return hidden states after the conversation up to `before` and the messages `read`."""
         form, messages = self.rules.form, (*timeline.messages_of(before), *read)
         prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
         self._require_room(self._conversation(self.history, messages, form, 0), len(prompt))
@@ -247,7 +248,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Return the reply that `sample` draws, or the parent's reply until the fork is reached."""
+        """Return a new reply of `sample`. Up to a fork, return the parent episode's reply."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):
@@ -281,7 +282,7 @@ class Speaker:
         return reply
 
     def _may_fork(self, branch: EpisodeBranch) -> bool:
-        """Whether the episode may fork before a new reply, by the rule `rollout.branching`."""
+        """Whether the setting `rollout.branching` allows a fork before a new reply."""
         state = self.state
         return (
             self.rules.branching is not None
@@ -312,7 +313,7 @@ class Speaker:
         prompt: str,
         form: Form,
     ) -> Reply | None:
-        """Return the parent episode's reply at this place. Return None after the fork."""
+        """Return the reply of the parent episode at `place`. Return None after the fork."""
         stored = self.state.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
@@ -356,10 +357,11 @@ class Speaker:
         form: Form,
         prompt: str,
     ) -> EpisodePlace:
-        """Return the place of a reply, which identifies it independently of timing.
+        """Return the place of a reply in the episode, which does not depend on timing.
 
         In the conversation that begins with the opening, the place is the index of the reply.
-        Otherwise it is the speaker, the prompt, the count of its earlier replies, and the branch.
+        Elsewhere it contains the speaker, the prompt, the number of earlier replies to this prompt,
+        and the branch.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

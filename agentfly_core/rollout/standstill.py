@@ -25,8 +25,9 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 class Parts:
     """The running coroutines of `gather`, by branch, with their pending replies and tool calls.
 
-    A pending reply is held if the sampler starts it only after every open coroutine has made a
-    request. Pending replies and tool calls are pairs of a branch and whether they are held.
+    Some samplers delay a pending reply until every running coroutine has made a request. Such a
+    reply is called held. `_pending` contains a pair (branch, held) for each pending reply or tool
+    call.
     """
 
     failure: ServiceFailure | None = None
@@ -139,14 +140,17 @@ class Parts:
         )
 
     def _chains(self) -> dict[EpisodeBranch, Chain]:
-        """Return the chain of each task, without tasks that wait for their own `gather`."""
+        """Return, for each task, its coroutines from the outermost to the innermost.
+
+        Tasks that wait for a `gather` call within the task are left out.
+        """
         parents = {branch.number[:-1] for branch in self._tasks}
         own = {one: task for one, task in self._tasks.items() if one.number not in parents}
         return {branch: _chain(task) for branch, task in own.items()}
 
 
 def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBranch]) -> str:
-    """Return the names of the author's functions with their current lines.
+    """Return the names of the agent's coroutines, with their current lines.
 
     Example: `listen (duo.py:14), speak (duo.py:21)`.
     """
@@ -171,7 +175,7 @@ def _chain(task: asyncio.Task[Any]) -> Chain:
 
 
 def _waits_for_a_part(chain: Chain) -> bool:
-    """Whether the author's own code waits for an Event, Lock or Queue of asyncio.
+    """Whether the agent's own code waits for an Event, Lock or Queue of asyncio.
 
     Waiting within an installed package, such as a network library, does not count.
     """

@@ -16,10 +16,10 @@ async def sample_spans(
     """Sample a reply. Its reasoning becomes a separate span.
 
     A thinking budget is the maximum number of reasoning tokens. With a budget, a first request
-    samples the reasoning. If it reaches the budget, tokens that end the reasoning are appended;
-    these are not trained. Then a second request samples the visible text. If the token limit leaves
-    no room for visible text, the reply ends at the budget. Demonstration scripts and chat services
-    reply in one request and ignore the budget.
+    samples the reasoning. If the reasoning reaches the budget, tokens that end the reasoning are
+    appended. These tokens are not trained. Then a second request samples the visible text. If the
+    token limit leaves no room for visible text, the reply ends at the budget. Scripted policies and
+    chat services reply in one request and ignore the budget.
     """
     if not isinstance(template, ModelTemplate):
         return (await session.sample(request),)

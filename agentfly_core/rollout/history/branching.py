@@ -12,9 +12,10 @@ class ForkRule:
     """The settings of `rollout.branching`.
 
     Example: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5, draws=True, vocabulary=49152)`. With
-    `draws`, an episode forks at random with the computed probability. Without `draws`, it forks if
-    the probability is above `tau`. If `beta` is 0, entropies are not used. `k` is the number of
-    tokens of a reply over which entropies are averaged. `vocabulary` is the size of the vocabulary.
+    `draws`, an episode forks at random, with the probability that the method `probability` returns.
+    Without `draws`, it forks if this probability is above `tau`. If `beta` is 0, entropies are not
+    used. Entropies are averaged over the first `k` tokens of a reply. `vocabulary` is the size of
+    the vocabulary.
     """
 
     k: int
@@ -25,11 +26,12 @@ class ForkRule:
     vocabulary: int
 
     def probability(self, first: Sequence[float], now: Sequence[float]) -> float:
-        """Compute the probability of a fork before a speaker's current reply.
+        """Compute the probability of a fork at a speaker's current reply.
 
-        The probability is alpha + beta (H - H_first) / log(vocabulary), limited to [0, 1]. H and
-        H_first are mean token entropies in nats: H of the current reply, H_first of the speaker's
-        first reply.
+        The probability is alpha + beta (H - H_first) / log(vocabulary), limited to [0, 1]. H is the
+        mean of the token entropies `now` of the current reply, in nats. H_first is the mean of the
+        token entropies `first` of the speaker's first reply. The means are over the first `k`
+        tokens of each reply.
         """
         if not self.beta:
             return self.alpha

@@ -51,7 +51,7 @@ class EpisodePath:
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """Return the path of a forked episode: a copy of this path with `fork` appended to `forks`.
+        """Return a copy of this path for a forked episode, with `fork` appended to `forks`.
 
         `fork` is the value that `Episode.fork` returns in the forked episode.
         """
@@ -79,15 +79,17 @@ class ForkOrigin:
 
     @property
     def place(self) -> tuple[int, ...]:
-        """The position in the parent episode: the number of replies before the fork, followed by
-        the values that `Episode.fork` returned.
+        """The position of the fork.
+
+        It consists of the number of replies before the fork, followed by the values in
+        `path.forks`.
         """
         return (len(self.path.replies), *self.path.forks)
 
 
 @dataclass
 class Repetition:
-    """The path of an episode so far.
+    """The replies and tool results of an episode so far (`path`).
 
     A forked episode first repeats the path of its `origin`. For other episodes, `origin` is None.
     """
@@ -98,14 +100,16 @@ class Repetition:
 
     @property
     def repeats(self) -> ForkOrigin | None:
-        """The origin while the episode still repeats its parent, and None after the fork."""
+        """The `origin` of a forked episode that still repeats its parent's replies.
+
+        This is None after the fork, and in all other episodes.
+        """
         origin = self.origin
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Return the number of tool calls since the reply at `place`, without the current call.
-
-        Afterwards, the current call is counted, too.
+        """Count a tool call, and return the number of earlier tool calls since the reply at
+        `place`.
         """
         self._calls[place] += 1
         return self._calls[place] - 1
@@ -127,10 +131,11 @@ class Repetition:
     def answers(
         self, place: EpisodePlace, calls: tuple[ToolCall | BadCall, ...]
     ) -> tuple[Observation, ...] | None:
-        """Return the recorded tool results to repeat.
+        """Return the recorded tool results to repeat, or None if the calls must be executed.
 
-        Return None if the calls must be executed: after the fork, or if the snapshot is missing.
-        Raises AsksDifferently if the parent made other calls at this place.
+        After the fork, all calls are executed. Before the fork, calls are executed only if the
+        snapshot of the environments is missing. Raises AsksDifferently if the parent made other
+        calls at this place.
         """
         if not (origin := self.repeats):
             return None
@@ -162,10 +167,11 @@ class Repetition:
         return mine.forks[-1]
 
     def begins_at(self) -> ForkOrigin | None:
-        """Return the origin if the next reply is the first new one after a fork, else None.
+        """Return the origin if the next reply is the first reply after the fork. Otherwise return
+        None.
 
-        This concerns only forks with `before_reply`. Raises AsksDifferently if the episode has not
-        repeated all tool calls of the parent.
+        The result is also None if the agent made the fork with `Episode.fork`. Raises
+        AsksDifferently if the episode has not repeated all tool calls of the parent.
         """
         origin = self.repeats
         if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:

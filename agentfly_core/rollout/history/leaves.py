@@ -33,12 +33,14 @@ class PlayedEpisode:
 def following(
     played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]
 ) -> list[EpisodeSpec]:
-    """Return the episodes to play next: the forks of `played`, and its spare episodes without a
-    fork.
+    """Return the episodes to play after the episodes `played`: forks and spare episodes.
 
-    `numbers` counts the forks that agents made with `Episode.fork`. Its keys are the problem's id
-    and the index (`chain`) of the episode from which the forks descend. Example: with 8 episodes
-    for each problem, all forks that descend from episode 3 get the indices 11, 19, 27, ...
+    If an episode with spares (see `EpisodeSpec`) did not fork, its spares are played.
+
+    `numbers` counts the forks that agents made with `Episode.fork`, and is updated. A key consists
+    of the problem's id and the index of the original episode, from which the forks descend.
+    Example: with 8 episodes for each problem, all forks that descend from episode 3 get the indices
+    11, 19, 27, ...
     """
     specs = list[EpisodeSpec]()
     # sorted, because the children's numbers must not depend on which parent ended first
@@ -55,10 +57,10 @@ def following(
 
 
 def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
-    """Return one episode for each fork.
+    """Return one episode for each fork. Without forks, return all spare episodes.
 
-    The episode of a fork replaces a spare (see `EpisodeSpec`), and gets a share of the spares that
-    are left. Without forks, return all spare episodes.
+    Each fork replaces a spare episode (see `EpisodeSpec`), which is then not played. The remaining
+    spares are divided among the forks, because a fork may fork again.
     """
     if not children:
         return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]
@@ -72,8 +74,10 @@ def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpe
 def with_branches(
     played: Sequence[PlayedEpisode], trajectories: Sequence[Trajectory]
 ) -> list[Trajectory]:
-    """Return the trajectories. The field `branch` is set if turns are shared with the parent
-    episode.
+    """Return the trajectories, with the field `branch` in trajectories of forks.
+
+    `branch` contains the id of the parent trajectory, and the number of turns that both have in
+    common. Without common turns, `branch` is not set.
     """
     by_id = {one.id: one for one in trajectories}
     forks = {one.id: each.spec for each in played for one in each.record}

@@ -48,7 +48,7 @@ class Reply:
     - `call`: the index of the reply's request in the order of the episode's requests
     - `seed`: derived from the episode's seed and the `place`
     - `place`: the position of the reply in the episode, see `EpisodePlace`
-    - `form`: the key of the conversation's tools and thinking setting
+    - `form`: the key of the conversation's `Form`, which contains the tools and `thinking`
     - `opens`: whether the reply starts a new context
     - `limit`: the limit that the reply reached, or None. At a limit, `Speaker.reply` ends the
       episode.
@@ -88,7 +88,7 @@ class Reply:
     def alone(self) -> bool:
         """Whether the reply belongs to the conversation that begins with the episode's opening.
 
-        The place of such a reply is its index in the conversation.
+        The field `place` of such a reply contains only the index of the reply in this conversation.
         """
         return len(self.place) == 1
 
@@ -157,8 +157,9 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """Convert a speaker's replies to turns, in chronological order.
 
     Several replies may continue the same earlier reply. The first of them stays in the context of
-    the earlier reply, unless its `opens` is set. Every further reply starts a new context, in which
-    all earlier tokens are prompt tokens. So each sampled token is trained in exactly one context.
+    the earlier reply. Every further reply starts a new context, and so does a reply with `opens`.
+    In a new context, all earlier tokens are prompt tokens. So each sampled token is trained in
+    exactly one context.
     """
     turns: list[tuple[Turn, Reply]] = []
     contexts: dict[Reply | None, int] = {}  # the index of each context, by its last reply so far
@@ -201,7 +202,7 @@ def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:
 
 @dataclass(eq=False)
 class EpisodeBranch:
-    """The history of replies that the next reply of an agent's code can continue.
+    """A history of replies. The agent's next reply can continue any of these replies.
 
     `Episode.gather` creates one branch for each of its coroutines.
 
@@ -212,10 +213,10 @@ class EpisodeBranch:
     - `conversations`: the reply at the end of each conversation, by the conversation's key
     - `samples`: the count of replies, by speaker and prompt
     - `unread`: tool results that their speaker has not read, as pairs of speaker and result
-    - `answers`: answers, as pairs of speaker and answer
+    - `answers`: the final answers of speakers, as pairs of speaker and answer
     - `parts`: the number of branches that were opened from this branch and are still open
-    - `least_call`: the smallest possible `call` of the next reply, which comes after all messages
-      that the branch received from a mailbox
+    - `least_call`: the smallest possible `call` of the next reply. The next reply is
+      therefore recorded after all messages that the branch received from a mailbox.
     """
 
     number: tuple[int, ...] = ()
@@ -239,7 +240,7 @@ class EpisodeBranch:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Allow no other reply of this branch during the block.
+        """Reserve this branch for the `with` block.
 
         Raises ValueError while another reply of this branch is running.
         """
@@ -251,7 +252,8 @@ class EpisodeBranch:
             self._busy = False
 
     def part(self) -> EpisodeBranch:
-        """Make a branch for `Episode.branch`.
+        """Return a new branch for a block of `Episode.branch`. It begins with a copy of this
+        history.
 
         Raises ValueError while a reply of this branch is running.
         """
@@ -259,7 +261,9 @@ class EpisodeBranch:
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """Return how many replies the speaker already had to this prompt, then count one more."""
+        """Count a reply of the speaker to this prompt, and return the number of earlier replies to
+        it.
+        """
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
 
@@ -268,7 +272,7 @@ class EpisodeBranch:
     ) -> tuple[Reply | None, int]:
         """Find the longest earlier conversation with which the messages begin.
 
-        Return the last reply of this conversation and its number of messages. If no conversation
+        Return the last reply and the number of messages of this conversation. If no conversation
         matches, return None and 0.
         """
         key, longest, size = _empty(speaker, form), None, 0
@@ -281,7 +285,7 @@ class EpisodeBranch:
     def add(self, reply: Reply) -> None:
         """Append a reply to the history.
 
-        The tool results that the speaker of the reply got before are then no longer unread.
+        Also remove all tool results of the reply's speaker from `unread`.
         """
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
@@ -291,7 +295,9 @@ class EpisodeBranch:
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
     def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
-        """Store tool results for a speaker. Their rewards are added to the speaker's last reply."""
+        """Store tool results for a speaker. Rewards from tools are added to the speaker's last
+        reply.
+        """
         self.unread += [(speaker, answer) for answer in answers]
         if own := [reply for reply in self.replies if reply.speaker == speaker]:
             own[-1].earned.extend(one.reward for one in answers if one.reward is not None)
