@@ -44,12 +44,13 @@ def rollout_spec(
     limits: Mapping[type[Environment], Limit | int] | None = None,
     template: ChatTemplate | None = None,
 ) -> RolloutSpec:
-    """Make the rules by which episodes are played. By default, each letter is a token.
+    """Make a RolloutSpec for tests: the settings of episodes. By default, each letter is a token.
 
-    `rewards` are only those rewards that read an environment. `limits` has the number of
-    environments of each class, by default one of each class that is needed. A limit can also pass
-    settings: `{Game: Limit(1, settings={"highest": 10})}`. Raises ValueError if the parts do not
-    fit together, with the same messages as an experiment.
+    `rewards` are only those rewards that read an environment. `limits` maps each environment class
+    to its maximum number of environments. By default, this number is 1 for each class that a tool
+    or a reward needs. A limit can also pass settings: `{Game: Limit(1, settings={"highest": 10})}`.
+    Raises ValueError if two tools or two rewards share a name, or if the limit of an environment is
+    missing. An experiment raises the same errors.
     """
     needed = kinds_needed([*tools, *rewards])
     given = limits if limits is not None else dict.fromkeys(needed, Limit(1))
@@ -75,12 +76,12 @@ def rollout_spec(
 
 
 def scripted(policy: ScriptedPolicy) -> Scripted:
-    """Make a sampler that replies with a scripted policy instead of a model. Letters are tokens."""
+    """Make a sampler that returns the replies of the function `policy`. Each letter is a token."""
     return Scripted(encode, STOP, policy, _text_of)
 
 
 def saying(*replies: str) -> ScriptedPolicy:
-    """Make a policy that replies with the first text in the first turn, and so on."""
+    """Make a policy that returns the given texts in order: the first text in the first turn, ..."""
 
     async def policy(conversation: Conversation) -> str:
         if (turn := conversation.turn) >= len(replies):
@@ -103,7 +104,7 @@ def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
 
 
 def unwatched(trajectory: Trajectory) -> None:
-    """Ignore a finished episode."""
+    """Ignore a finished episode. This is the default of `watch` in `play_all`."""
 
 
 async def play_all(
@@ -131,10 +132,10 @@ async def play(
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
     `replies` is a list or a policy. A reply in a list is a text, a tool call, or a list of tool
-    calls. A policy is an `async def` that gets a `Conversation` and returns a reply; it is called
-    at most 100 times. To set limits, rewards or an agent, pass `spec=rollout_spec(...)`. Returns
-    the trajectory that has the answer; `play_all` returns the trajectories of all speakers. Errors
-    of the agent are raised.
+    calls. A policy is an `async def` that gets a `Conversation` and returns a reply. With a policy,
+    `max_turns` is 100 by default. To set limits, rewards or an agent, pass
+    `spec=rollout_spec(...)`. Returns the trajectory that has the answer; `play_all` returns the
+    trajectories of all speakers. Errors of the agent are raised.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)
@@ -165,8 +166,8 @@ async def play(
 async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
     """Score a trajectory with a reward.
 
-    The field `reward` of the result is a number. If the reward fails, it is `Unscored`, with the
-    reason.
+    The field `reward` of the result is a number, or an `Unscored` with the reason if the reward
+    fails.
     """
     (scored,) = await score([trajectory], {reward: 1.0})
     return scored

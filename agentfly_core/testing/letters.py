@@ -56,7 +56,8 @@ def loss_mask(trajectory: Trajectory) -> str:
 class Letters:
     """A chat template for tests, in which each letter is a token.
 
-    The module describes its format.
+    For example, `^u41+58?$` is a message of the user. The docstring of the module describes the
+    format.
     """
 
     stop_tokens = (STOP,)

@@ -21,8 +21,9 @@ _policy: ContextVar["Simulated | None"] = ContextVar("policy", default=None)
 class Visible:
     """The input of a skill, such as `Visible("main", ("Reply with a plan.", "41+58?"), draw)`.
 
-    `speaker` is the speaker's name. `texts` has the texts of all messages; the last text is the
-    newest. `draw` is a random generator that is seeded with the speaker and the texts.
+    A skill is a function that returns a reply of a simulated policy. `speaker` is the speaker's
+    name. `texts` has the texts of all messages; the last text is the newest. `draw` is a random
+    generator that is seeded with the speaker and the texts.
     """
 
     speaker: str
@@ -36,7 +37,8 @@ Skill = Callable[[Visible], str | None]
 
 @dataclass
 class Simulated:
-    """A policy for `play` that replies with the first of its skills that applies:
+    """A policy for `play`, made of functions (skills). A skill returns None if it does not apply.
+    The first skill that applies gives the reply:
 
         def adds(visible: Visible) -> str | None:
             match = re.fullmatch(r"(\\d+)\\+(\\d+)\\?", visible.texts[-1])
@@ -46,9 +48,9 @@ class Simulated:
 
     A skill must compute its reply only from the texts, without the problem's facts. To check this,
     wrap the problems with the function `counted`: `facts_read` then counts how often a skill read
-    facts. In a share `error_rate` of the replies, the function `mistake` replaces the reply. Equal
-    conversations have equal replies and equal errors, so several agents can be compared under the
-    same errors.
+    facts. With the probability `error_rate`, the function `mistake` replaces a reply. Equal
+    conversations get equal replies and equal errors. Several agents can therefore be compared
+    under the same errors.
     """
 
     skills: Sequence[Skill]
@@ -82,7 +84,7 @@ def counted(problem: Problem) -> Problem:
 class _CountedFacts(Mapping[str, Any]):
     """Facts of a problem that count how often a simulated policy reads their names and values.
 
-    All reads of a mapping use these three methods.
+    `__getitem__`, `__iter__` and `__len__` count. All other methods of a Mapping call one of these.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -114,8 +116,8 @@ async def scores_of_policy(
         {"add-41-58": {"exact": 1.0, "planning": 1.0, "planning/calls": 3.0}}
 
     Each problem is wrapped by `counted`, so `policy.facts_read` counts how often facts were read. A
-    reward may have a parameter of the type `Team`. The dictionary of an episode is empty if the
-    episode failed or got no score.
+    reward with a parameter of the type `Team` gets the trajectories of all speakers. The dictionary
+    of an episode is empty if the episode failed or got no score.
     """
     specs = episode_specs(*map(counted, problems))
     trajectories, *_ = await play_all(specs, spec, scripted(policy), unwatched)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def check_template(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> dict[str, str]:
     """Check that a tokenizer's own chat template works in training (the setting `template: model`).
 
-    The template is tried on ten short conversations. Returns the outcome of each conversation by
-    name:
+    The template is tried on ten short conversations. Returns a dict with the result of each
+    conversation. For example, "continues" means that the template can extend the tokens of a reply:
 
         check_template(AutoTokenizer.from_pretrained("my-model"))["a call"]  # "continues"
 
