@@ -51,7 +51,10 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Artifact(Pointer):
-    """A published folder with its manifest. An artifact equals a pointer to this artifact."""
+    """A published folder with its manifest.
+
+    An artifact and a pointer are equal if they have the same path and the same digest.
+    """
 
     manifest: Manifest = field(repr=False)
 

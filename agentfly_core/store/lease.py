@@ -39,7 +39,8 @@ first saw this ETag.
 def refuse_if_held(store: Store, uri: str) -> None:
     """Raise Locked while a running process holds the lock of a run, in a local or a remote store.
 
-    If the owner is on another machine, this function may watch the lock for two minutes.
+    If the owner is on another machine, this function may take two minutes. The owner counts as dead
+    if the lock is not renewed in this time.
     """
     if store.remote:
         Lease(store.remote, f"{uri}/lock.json").awaited()
@@ -50,8 +51,8 @@ def refuse_if_held(store: Store, uri: str) -> None:
 def holder_in(store: Store, uri: str) -> str:
     """Return the name of the process that holds the lock of a run, in a local or a remote store.
 
-    The result is empty if the lock is free. This is also so if the lock is on object storage and
-    was not renewed for two minutes.
+    The result is empty if the lock is free. A lock of another machine also counts as free if it was
+    not renewed for two minutes.
     """
     if (remote := store.remote) is None:
         return holder_of(store.path(uri))
@@ -65,10 +66,10 @@ def holder_in(store: Store, uri: str) -> str:
 def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
     """Hold the lock of a run during the `with` block. A thread renews the lock regularly.
 
-    Raises Locked while another process holds the lock. If its owner was a process of this machine
-    and is dead, the lock is taken over at once. If the owner is on another machine, the lock is
-    taken over after two minutes without a renewal. A takeover increases the fencing number of the
-    lock. Later writes of the old owner then raise LockLost.
+    Raises Locked while another process holds the lock. If the other process ran on this machine and
+    is dead, the lock is taken over at once. If the other process ran on another machine, the lock
+    is taken over after two minutes without a renewal. A takeover increases the fencing number of
+    the lock. Later writes of the old owner then raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     lease.take()
@@ -85,8 +86,10 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
 
 
 def guard(remote: Remote, claim: Mapping[str, JSON]) -> None:
-    """Check before each write of `remote` that its lock object still has the owner and the fencing
-    number of `claim`; otherwise the write raises LockLost. A worker gets the claim of its session.
+    """Check the lock of a run before each write of `remote`.
+
+    A write raises LockLost if the lock object does not have the path, owner and fencing number of
+    `claim`. Worker processes use the claim of the process that holds the lock.
     """
     lease = Lease(remote, str(claim["uri"]))
     lease.owner, lease.fence = Owner.of(claim["owner"]), int(str(claim["fence"]))
@@ -233,7 +236,9 @@ class Lease:
 
     @property
     def claim(self) -> dict[str, JSON]:
-        """The lock object with its owner and fencing number, for `guard`."""
+        """The path, the owner and the fencing number of the lock, for the argument `claim` of
+        `guard`.
+        """
         return {"uri": self.uri, "owner": self.owner.to_json(), "fence": self.fence}
 
     @property

@@ -20,8 +20,8 @@ contents.
 def verify(folder: Path) -> Manifest:
     """Check the files of a published folder against the folder's manifest. Return the manifest.
 
-    Raises Damaged if a file is changed, missing or not listed, or if it is a link, a device or a
-    pipe.
+    Raises Damaged if a file is changed, missing or not listed. Links, devices and pipes also raise
+    Damaged.
     """
     if (manifest := manifest_in(folder)) is None:
         raise Damaged(f"{folder} has no {MANIFEST}: the folder was not published completely.")

@@ -23,8 +23,8 @@ class Remote:
     """A store on object storage: `Remote("s3://bucket/exp")`.
 
     Credentials come from the environment. A failed request raises Refused. The function `guard` is
-    called before each write. It raises LockLost if this process has lost its lock. `claim` names
-    this lock and its owner, see `lease.guard`.
+    called before each write, and raises LockLost if this process has lost its lock. `claim`
+    contains the path and the owner of this lock, see `lease.guard`.
     """
 
     def __init__(self, uri: str) -> None:
@@ -46,8 +46,9 @@ class Remote:
 
     @contextmanager
     def asking(self, to: str, name: str) -> Iterator[None]:
-        """Convert the errors of a request to Refused. `to` and `name` are words of its message.
+        """Convert the errors of a request to Refused.
 
+        `to` is the verb in the error message, such as "read", and `name` is the name of the object.
         Two kinds of errors are not converted: FileNotFoundError for a missing object, and errors of
         a full local disk.
         """
@@ -136,7 +137,11 @@ class Remote:
         return []
 
     def remove(self, uri: str, first: str) -> None:
-        """Remove all objects of a folder. The files with the name `first` are removed first."""
+        """Remove all objects of a folder, beginning with the files that have the name `first`.
+
+        If manifests are removed first, a folder does not look complete after an interrupted
+        removal.
+        """
         with self.asking("list", uri):
             paths = self.fs.find(self.path(uri))
         # if the removal is interrupted, an artifact without its manifest does not look complete
@@ -171,7 +176,8 @@ class Refused(OSError):
 
 
 def _answer(error: Exception) -> tuple[str, int]:
-    """Return the error code and the HTTP status of the answer that caused an error of s3fs.
+    """Return the error code and the HTTP status of a failed S3 request. `error` is an error of
+    s3fs.
 
     If the storage did not answer, return "" and 0.
     """

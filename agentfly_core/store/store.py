@@ -54,8 +54,8 @@ class Store:
     """A store of artifacts in the folder `root`.
 
     If `remote` is set, the artifacts are on object storage, and the folder is only a cache. For
-    example, `Store.at("s3://bucket/prefix", cache)` keeps copies in `cache`. Which artifacts exist
-    is decided by the manifests on the object storage.
+    example, `Store.at("s3://bucket/prefix", cache)` keeps copies in `cache`. An artifact exists
+    only if its manifest is on the object storage.
     """
 
     root: Path
@@ -176,9 +176,9 @@ class Store:
     def open(self, pointer: Pointer) -> Path:
         """Return a local folder with the files of an artifact.
 
-        Each process verifies the files once, except files that it published itself. Raises
-        FileNotFoundError if the artifact is missing, Damaged if it is damaged, and ValueError if
-        some of its files were stripped (see `strip`).
+        A process verifies the files of each artifact only once. It does not verify artifacts that
+        it has published itself. Raises FileNotFoundError if the artifact is missing, Damaged if it
+        is damaged, and ValueError if some of its files were stripped (see `strip`).
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
@@ -191,8 +191,8 @@ class Store:
     def strip(self, uri: str, pattern: str) -> bool:
         """Remove the files that match a pattern from a published artifact.
 
-        The manifest then lists these files as `stripped`. Returns whether files were removed for
-        the first time.
+        The manifest then lists these files as `stripped`. Returns False if no file matches, or if
+        an earlier call has stripped the artifact.
         """
         manifest = self.artifact(uri).manifest
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
@@ -350,8 +350,9 @@ def _unfinished(path: Path) -> Iterator[Path]:
 def _move(folder: Path, path: Path, same: Callable[[Manifest], bool]) -> None:
     """Rename a folder to `path`.
 
-    If `path` already has the `same` artifact, that artifact is kept. Another artifact is replaced.
-    A damaged folder at `path` is kept under a new name.
+    If `path` already contains an artifact, the function `same` gets its manifest. If `same` returns
+    True, that artifact is kept and `folder` is not renamed. Otherwise that artifact is replaced. A
+    damaged folder at `path` is kept under a new name.
     """
     if os.path.lexists(path):
         try:

@@ -13,9 +13,9 @@ from agentfly_core.system import files
 def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Artifact]:
     """Copy the artifacts that the store `target` lacks, and return the copied artifacts.
 
-    All artifacts are checked before the first copy. Raises Damaged if an artifact is damaged, and
-    ValueError if files of an artifact were stripped (removed after publication), or if its path in
-    `target` is taken.
+    All artifacts are checked before the first copy. Raises Damaged if an artifact is damaged.
+    Raises ValueError if files of an artifact were stripped (removed after publication), or if
+    `target` has something else at the path of an artifact.
     """
     stored = map(source.resolve, artifacts)
     lacking = [artifact for artifact in stored if target.find(artifact.key) != artifact]
@@ -32,9 +32,9 @@ def copy(artifacts: Sequence[Pointer], source: Store, target: Store) -> list[Art
 
 
 def _require_free(target: Store, uri: str) -> None:
-    """Raise ValueError if the path `uri` is taken in the store `target`.
+    """Raise ValueError if the store `target` already has a file or a folder at the path `uri`.
 
-    A path within the folder of an existing artifact is taken, too.
+    Also raise ValueError if the path is within the folder of an existing artifact.
     """
     parts = uri.split("/")
     places = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
