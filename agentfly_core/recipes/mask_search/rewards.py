@@ -36,7 +36,7 @@ async def fills(trajectory: Trajectory) -> Score:
 
 
 def written(fills: Sequence[str]) -> str:
-    """Join fills to an answer that the reward can read, such as `A || B`."""
+    """Join fills to an answer that the reward `fills` can read, such as `A || B`."""
     return f" {SEPARATOR} ".join(fills)
 
 
