@@ -140,7 +140,7 @@ class Reading:
       LOW, encoded like `states`. Both messages follow the problem. HIGH instructs the model to
       judge its knowledge carefully, and LOW instructs it not to.
     - `p_yes`: the probability of the reply "yes" to the question ASK: is the answer certain?
-    - `calls`: whether the model's first reply calls a tool if its prompt is only the problem.
+    - `calls`: whether the model calls a tool in its first reply to the problem alone
     - `policy`: the digest of the model's weights.
     """
 
@@ -174,14 +174,18 @@ def hint_of(text: str) -> tuple[Message, ...]:
 def p_yes(reply: Reply) -> float:
     """Estimate P(yes) from the probability of the greedy first token.
 
-    The estimate assumes that P(yes) + P(no) = 1. If the token is another word, P(yes) is 0.5.
+    The estimate assumes that P(yes) + P(no) = 1. If the token is neither "yes" nor "no", the result
+    is 0.5.
     """
     word, chance = reply.message.content.strip().lower(), math.exp(reply.logprobs[0])
     return {"yes": chance, "no": 1 - chance}.get(word, 0.5)
 
 
 def packed(values: Array) -> str:
-    """Encode an array [layers, width] as text: its float16 values in base64, and `layers`."""
+    """Encode an array [layers, width] as text.
+
+    The text has the float16 values in base64, a space, and the number of layers.
+    """
     return base64.b64encode(values.astype("<f2").tobytes()).decode() + f" {len(values)}"
 
 

@@ -23,12 +23,12 @@ FOLDS = 5
 class MetaCogProbe:
     """A linear probe of hidden states. High scores predict a correct answer without tools.
 
-    The score of a layer is the product of its hidden state with its row of `directions` [layers,
-    width], plus its value of `offsets` [layers]. The score of the probe is the mean over `layers`.
-    For a score of at least `l_yes`, the decision is to answer without a tool. For a score below
-    `l_no`, the decision is to call a tool. Otherwise the model decides. `policy` is the digest of
-    the policy's weights, as in `HiddenStates`. `held_out` [n] has the cross-validated scores of the
-    n questions to which the probe was fitted.
+    The score of a layer is the dot product of the layer's hidden state and a row of `directions`
+    [layers, width], plus a value of `offsets` [layers]. The score of the probe is the mean of the
+    scores of its `layers`. For a score of at least `l_yes`, the decision is to answer without a
+    tool. For a score below `l_no`, the decision is to call a tool. Otherwise the model decides.
+    `policy` is the digest of the policy's weights, as in `HiddenStates`. `held_out` [n] has the
+    cross-validated scores of the n questions to which the probe was fitted.
     """
 
     layers: tuple[int, ...]
@@ -233,7 +233,7 @@ class _Layer:
 
 
 def _parts(correct: Array, seed: int) -> Array:
-    """Return the fold of each question. Folds are stratified by `correct`."""
+    """Return the number of each question's fold. Folds are stratified by `correct`."""
     order = np.random.default_rng(seed).permutation(len(correct))
     order = order[np.argsort(correct[order], kind="stable")]
     parts = np.zeros(len(correct), int)
