@@ -24,7 +24,7 @@ Draw = np.random.Generator
 class Table(NamedTuple):
     """The features and the target of all rows.
 
-    If the target has integers, they are classes. If it has other numbers, they are to be predicted.
+    A target with integers is for classification. A target with other numbers is for regression.
     """
 
     features: pd.DataFrame
