@@ -40,7 +40,7 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
             "order 482?", {"answer": "Lyon", "kind": "city", "steps": 4, "database": "CREATE ..."})
 
     `steps` is the number of lookups that find the answer. A person or company occurs in only one
-    split, for all seeds.
+    split, which does not depend on the seed.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
@@ -94,11 +94,11 @@ def _tables(draw: random.Random, names: Sequence[str], firms: Sequence[str]) -> 
 
 
 def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
-    """Draw an order, and return the values that questions about it and their answers contain.
+    """Draw an order, and return the values for questions about this order.
 
-    For example, `order` is a number in a question, and `city` is the answer to a question of the
-    kind "city". The order belongs to a person of a randomly drawn company. Each company has the
-    same probability, also if it has few orders.
+    Some values fill the text of a question, such as `order`. The other values are answers: for
+    example, `city` is the answer to a question of the kind "city". The order belongs to a person of
+    a randomly drawn company. Each company has the same probability, also if it has few orders.
     """
     company, firm, city = draw.choice(tables["companies"])
     staff = [row for row in tables["people"] if row[2] == company]

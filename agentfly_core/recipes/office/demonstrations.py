@@ -89,7 +89,7 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
 
 
 def understood(prompt: str) -> tuple[str, str]:
-    """Return the kind of a question, and the order or person in it.
+    """Parse a question. Return its kind, and the order or person in it.
 
     Raises ValueError if the prompt does not have the form of a question of KINDS.
     """

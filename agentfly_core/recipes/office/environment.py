@@ -45,10 +45,10 @@ class Office(Environment):
         self._opened.executescript(script)
 
     def select(self, what: str, table: str, column: str, value: str | int) -> list[tuple[Any, ...]]:
-        """Return columns of the rows of `table` in which `column` has this value.
+        """Find the rows of `table` in which `column` has this value, and return the columns `what`.
 
-        `what` lists the columns, or other SQL expressions, such as "number, name". At most
-        MOST_ROWS rows are returned. Raises ToolError if the table lacks the column.
+        `what` contains SQL expressions, such as "number, name". At most MOST_ROWS rows are
+        returned. Raises ToolError if the table lacks the column.
         """
         if column not in (columns := TABLES[table]):
             raise ToolError(f"{table} has no column {column!r}. It has: {', '.join(columns)}.")
