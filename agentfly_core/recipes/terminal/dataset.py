@@ -177,8 +177,8 @@ def terminal(
             })
 
     A family is a kind of task, and FAMILIES has all families. `expected` has the files after a
-    successful episode. A name such as "amber-mills" or "anna-berg" occurs in only one split, for
-    all seeds. Raises ValueError for an unknown family, and without families.
+    successful episode. A name such as "amber-mills" or "anna-berg" occurs in only one split, which
+    does not depend on the seed. Raises ValueError for an unknown family, and without families.
     """
     if not families or not {*families} <= FAMILIES.keys():
         got = ", ".join(repr(name) for name in families if name not in FAMILIES) or "none"
