@@ -52,7 +52,8 @@ def text_shop(
     the same number of problems. With only one catalogue, a model could memorise the ids of
     products. A wish has `attributes` attributes and `options` options. The catalogue always has a
     product that fits. A category with the same attributes, such as "slim cotton shirt", occurs in
-    only one split, for all seeds. Raises ValueError if more problems are requested than there are.
+    only one split, which does not depend on the seed. Raises ValueError if more problems are
+    requested than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()

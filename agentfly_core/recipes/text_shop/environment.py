@@ -55,7 +55,7 @@ class CatalogueProduct:
 
     @property
     def title(self) -> str:
-        """The attributes in reverse order, and the category: `"plain slim cotton shirt"`."""
+        """The attributes in reverse order, and then the category: `"plain slim cotton shirt"`."""
         return " ".join((*reversed(self.attributes), self.category))
 
 
@@ -72,7 +72,8 @@ class Catalogue:
     def search(self, words: str) -> list[CatalogueProduct]:
         """Return the products with at least one of the words in their title.
 
-        Products with more matching words come first. Products with equally many are sorted by id.
+        Products with more matching words come first. Products with the same number of matching
+        words are sorted by id.
         """
         scores = Counter[str]()
         for word in set(re.findall(r"\w+", words.casefold())):
