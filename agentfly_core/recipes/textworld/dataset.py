@@ -70,9 +70,9 @@ def textworld(
     `worlds` is the number of worlds for training. With 256 worlds for training, there are 32 (an
     eighth) for validation and 32 for the test. Compiling the game of a world takes one or two CPU
     seconds. The shortest path from the start of a hunt to the object has at least `moves` moves. An
-    object such as "old key" occurs in only one split, for all seeds. An object with a different
-    adjective, such as "new key", may occur in another split. Raises ValueError if the worlds have
-    fewer hunts than requested.
+    object such as "old key" occurs in only one split, which does not depend on the seed. An object
+    with a different adjective, such as "new key", may occur in another split. Raises ValueError if
+    the worlds have fewer hunts than requested.
     """
     draw = random.Random(seed)
     # the seeds are distinct, because splits must not share a world
