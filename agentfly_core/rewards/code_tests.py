@@ -76,9 +76,8 @@ with open("verdict.json", "w") as file:
 def _readable(problem: Problem) -> Examples:
     """Check the facts `function`, `tests` and `seconds` of a problem.
 
-    Raises ValueError for wrong facts. Other rewards return right and wrong answers here, which test
-    the reward itself. This function returns none, because the problem does not contain a right
-    program.
+    Raises ValueError for wrong facts. Returns no example answers for a test of the reward, because
+    the problem does not contain a right program.
     """
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():

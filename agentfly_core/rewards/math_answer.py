@@ -61,9 +61,8 @@ def math(trajectory: Trajectory) -> float:
 def _readable(problem: Problem) -> Examples:
     """Check the fact `answer` of a problem.
 
-    Raises ValueError if the fact is missing, has a wrong type, or contains no answer. Other rewards
-    return right and wrong answers here, which test the reward itself. This function returns none,
-    because an answer without a tool call always earns 0.
+    Raises ValueError if the fact is missing, has a wrong type, or contains no answer. Returns no
+    example answers for a test of the reward, because an answer without a tool call always earns 0.
     """
     _rights(problem)
     return Examples((), ())

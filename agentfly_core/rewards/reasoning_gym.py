@@ -37,9 +37,10 @@ _ARITHMETIC = (
 
 
 def _examples(problem: Problem) -> Examples:
-    """Return the answer of the problem's entry as an example of a right answer.
+    """Return examples of right and wrong answers to a problem.
 
-    If many answers are right, the entry lacks an answer, and the result lacks the example.
+    The right answer is read from the problem's entry. If many answers are right, the entry lacks an
+    answer, and all examples are wrong answers.
     """
     answer = ast.literal_eval(problem.facts["entry"]).get("answer")
     right = (answer,) if isinstance(answer, str) and answer.strip() else ()
