@@ -164,7 +164,7 @@ class _PerExecution:
 
 
 class Bubblewrap(_PerExecution):
-    """A backend that starts each execution with the program `bwrap`."""
+    """A backend that starts each execution with the program `bwrap` (bubblewrap)."""
 
     name = "bubblewrap"
 

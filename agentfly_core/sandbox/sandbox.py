@@ -151,7 +151,7 @@ def _waits(connection: socket.socket) -> bool:
 class Execution:
     """The connection to the init process of an execution.
 
-    `alive` is True while the init process accepts requests.
+    `alive` is True as long as the init process accepts requests.
     """
 
     reader: asyncio.StreamReader

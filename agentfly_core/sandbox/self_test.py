@@ -111,7 +111,7 @@ async def attacked(
 
 
 def _left_behind() -> int:
-    """Return the number of processes that attacks left running in other process namespaces.
+    """Return the number of processes that attacks left running in the sandbox's process namespaces.
 
     The first process of each namespace is not counted.
     """

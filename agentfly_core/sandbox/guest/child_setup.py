@@ -36,9 +36,9 @@ class Work:
 def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoReturn:
     """Set up this process, run the code, and exit.
 
-    After the setup, the process sends READY over the socket `line`. If the setup fails, it sends
-    the error and exits. It then runs main.py. A kept process instead runs the pieces of code that
-    arrive over `line`.
+    If the setup fails, the process sends the error over the socket `line` and exits. Otherwise, it
+    sends READY and runs main.py. A kept process instead runs the pieces of code that arrive over
+    `line`.
     """
     code = 1
     try:

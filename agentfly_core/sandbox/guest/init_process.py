@@ -61,7 +61,7 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
 def refuse(connection: socket.socket, why: str) -> None:
     """Report the reason why code cannot run.
 
-    First read the request. The kernel would discard the report if the request was still unread.
+    The function first reads the request, because the kernel would otherwise discard the report.
     """
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))

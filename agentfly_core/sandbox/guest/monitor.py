@@ -170,7 +170,7 @@ class Monitor:
     def _signal(self, number: signal.Signals) -> None:
         """Signal all other processes of this namespace.
 
-        If there is no separate namespace, signal the process group of the code.
+        With the backend `unsafe`, signal only the process group of the code.
         """
         with suppress(ProcessLookupError):
             if os.getpid() == 1:
@@ -182,8 +182,8 @@ class Monitor:
 def in_memory(content: bytes) -> int:
     """Return the file descriptor of a memory file with this content.
 
-    The file is sealed against changes. Otherwise, code could store data in the file, which no limit
-    counts.
+    The file is sealed against changes. Otherwise, code could store data in the file without
+    reaching a limit.
     """
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:

@@ -58,7 +58,7 @@ def each(line: socket.socket) -> int:
 
 
 class _Piece(importlib.abc.ExecutionLoader):
-    """A piece of code without a file. Its lines are registered, and tracebacks can show them."""
+    """A piece of code without a file. Its lines are registered for tracebacks."""
 
     def __init__(self, name: str, source: str) -> None:
         self.name, self.source = name, source

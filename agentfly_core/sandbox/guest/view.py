@@ -113,7 +113,7 @@ def links(shown: Iterable[Path]) -> dict[str, str]:
 
 
 def enter() -> None:
-    """Make the file system of the sandbox the root of this process's own mount namespace."""
+    """Move this process into the file system of the sandbox, in its own mount namespace."""
     folder, flags = new_root(), kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     show(visible(), folder)
     # an empty mount hides all other packages of the interpreter
@@ -179,9 +179,9 @@ def _covered(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _bind(path: Path, folder: Path, place: Path | None = None) -> Path:
-    """Mount a path of this machine in the new root `folder`, and return the new path.
+    """Mount a path of this machine in the new root `folder`, and return the path of the mount.
 
-    In the new root, it has the same path, or the path `place` if it is given.
+    In the new root, the path stays the same, or becomes `place`.
     """
     target = folder / (place or path).relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
