@@ -54,8 +54,8 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
 
     Both kinds of rows are skipped and listed in the file `quarantine`. Problems that are in two
     splits are logged. Raises ValueError if there are more bad rows than `data.tolerate_bad_rows`,
-    if two problems have the same id, or if a split has a wrong number of problems. A bad row counts
-    as a problem here.
+    if two problems have the same id, or if a split has a wrong number of problems. The number of
+    problems of a split includes its bad rows.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -154,10 +154,11 @@ def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
 
 
 def missing_facts(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
-    """Return a sentence for each fact that at most a share RARE of a task's problems in a split
-    lacks.
+    """Return a sentence for each fact that is missing in a few problems.
 
-    A larger share may be another kind of problem, which needs other facts.
+    The problems of a task in a split are checked together. A fact is reported if it is missing in
+    at most the share RARE of these problems (0.01 is 1 %). A fact that is missing in more problems
+    may belong to another kind of problem. It is not reported.
     """
     reports = []
     for name, problems in splits.items():

@@ -9,8 +9,8 @@ B = TypeVar("B", bound=Callable[..., Mapping[str, Sequence[Any]]])
 def generated(function: B) -> B:
     """Mark a dataset function that generates problems from its seed.
 
-    The function must give equal problems equal ids. Nightly training then generates new problems to
-    confirm that a policy is better.
+    If the function generates the same problem for two seeds, the ids must be the same, too. Nightly
+    training uses the function to generate new problems, which confirm that a policy is better.
     """
     setattr(function, "generated", True)  # noqa: B010
     return function

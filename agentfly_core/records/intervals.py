@@ -20,7 +20,8 @@ Interval = tuple[float, float]
 class Rate:
     """A success rate with its 95 % interval: `Rate(0.91, (0.89, 0.93), 1000)`.
 
-    `share` is the mean of the problems' solved shares. `problems` is the number of problems.
+    `share` is the rate, and `problems` is the number of problems. The rate is a mean over problems.
+    The value of each problem is the share of its episodes that are solved.
     """
 
     share: float
@@ -29,7 +30,7 @@ class Rate:
 
     @classmethod
     def of(cls, by_problem: Mapping[str, float]) -> Self:
-        """Compute the rate. `by_problem` has the solved share of the episodes of each problem.
+        """Compute the rate. `by_problem` has the share of solved episodes for each problem.
 
         Raises ValueError if `by_problem` is empty.
         """
@@ -51,11 +52,13 @@ class Rate:
 def wilson(successes: float, trials: int) -> Interval:
     """Return the 95 % score interval of a success rate: `wilson(8, 10)` is (0.490, 0.943).
 
-    (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with p = successes / n, z = 1.96
-    (Wilson 1927, JASA 22). `trials` counts problems. With several episodes per problem, `successes`
-    is the sum of the problems' solved shares, and the interval is conservative (too wide). The
-    interval contains the rate itself and is within [0, 1]. Raises ValueError unless 0 <= successes
-    <= trials and trials >= 1.
+    The interval is (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with p = successes / n
+    and z = 1.96 (Wilson 1927, JASA 22). It contains p and is within [0, 1].
+
+    `trials` is the number of problems n. With one episode per problem, `successes` is the number of
+    solved problems. With several episodes, `successes` is the sum over problems of the share of
+    solved episodes. The interval is then conservative (too wide). Raises ValueError unless 0 <=
+    successes <= trials and trials >= 1.
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(
@@ -72,9 +75,9 @@ def wilson(successes: float, trials: int) -> Interval:
 
 
 def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
-    """Return the mean of the problems' solved shares, and the mean's 95 % interval.
+    """Return the mean of the values in `solved`, and the mean's 95 % interval.
 
-    `solved` has the solved share of the episodes of each problem. Raises ValueError if `solved` is
+    `solved` has the share of solved episodes for each problem. Raises ValueError if `solved` is
     empty.
     """
     total = math.fsum(solved.values())
@@ -100,12 +103,12 @@ def mean(values: Mapping[str, float]) -> Mean | None:
 
     Returns None if `values` is empty.
 
-    For the interval, the smallest and the largest of the n values are added to the values once
-    more. m and s are the mean and the standard deviation of these n + 2 values. The interval is
-    m +- t s / sqrt(n + 2), with Student's t for n + 1 degrees of freedom. It is clipped to the
-    range of the values. For 8 to 128 values of 0 and 1, the interval contains the true mean in at
-    least 93.5 % of the cases. Without the two added values, it would contain the true mean in 86 %
-    of the cases.
+    The interval is computed from n + 2 values: the n values, a copy of the smallest value and a
+    copy of the largest value. m and s are the mean and the standard deviation of the n + 2 values.
+    The interval is m +- t s / sqrt(n + 2), with Student's t for n + 1 degrees of freedom. It is
+    clipped to the range of the values. For 8 to 128 values of 0 and 1, the interval contains the
+    true mean in at least 93.5 % of the cases. Without the two added values, it would contain the
+    true mean in 86 % of the cases.
     """
     if not values:
         return None
@@ -121,8 +124,10 @@ def mean(values: Mapping[str, float]) -> Mean | None:
 
 
 def student(freedom: float, above: float = 0.025) -> float:
-    """Return the value that Student's t with `freedom` degrees of freedom exceeds with probability
-    `above`: `student(2)` is 4.303.
+    """Return a quantile of Student's t distribution: `student(2)` is 4.303.
+
+    `freedom` is the number of degrees of freedom. `above` is the probability of a value above the
+    quantile.
     """
     from scipy.special import stdtrit  # imported here, because it takes a tenth of a second
 
@@ -135,11 +140,11 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
     The bound is mean(d) - t s(d) / sqrt(n), where d contains the differences and three added
     values: +reach, -reach and -reach. `reach` is the largest possible difference.
 
-    The added values keep the error rate near `level`. The largest error rates at a level of 5 %,
-    for 50 to 1,000 problems, are:
+    The added values keep the error rate near `level`. The list has the largest error rates for 50
+    to 1,000 problems at a level of 5 %. The first rate is for two equal policies. The second rate
+    is for a policy that is worse by the margin, the loss that a promotion tolerates.
 
-    - without added values: 6.5 % if both policies are equal, 19 % if one policy is worse by the
-      margin
+    - without added values: 6.5 % and 19 %
     - with +reach and -reach (Bonett and Price 2012, Journal of Educational and Behavioral
       Statistics 37, 479-488): 4.9 % and 8.9 %
     - with the three values used here: 3.8 % and 5.2 %

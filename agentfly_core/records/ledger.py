@@ -29,13 +29,14 @@ class LedgerRow:
     """The outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
     "used")`.
 
-    - `episodes`, `scored`: the number of the problem's episodes, and how many of them have a reward
+    - `episodes`: the number of the problem's episodes
+    - `scored`: the number of these episodes that have a reward
     - `reward`: the mean reward of the scored episodes
     - `outcome`: whether the problem can train the policy. It is `unscored` if all episodes lack a
       reward. It is `zero_spread` if each speaker has the same reward in all scored episodes.
       Otherwise it is `used`.
-    - `kind`: with a curriculum, the kind of problem for which pass rates are computed
-    - `solved`: with a curriculum, the number of scored episodes that reached the goal
+    - `kind`: with a curriculum, the kind of the problem. A pass rate is computed for each kind.
+    - `solved`: with a curriculum, the number of the problem's solved episodes
     """
 
     step: int
@@ -116,7 +117,7 @@ def used(folder: Path) -> Counter[str]:
 
 
 def problems(folder: Path) -> Counter[str]:
-    """Count, for each task, all problems that a step played: `{"single": 64}`.
+    """Count, for each task, all problems of a step: `{"single": 64}`.
 
     `folder` contains the step's ledger.
     """

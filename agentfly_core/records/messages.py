@@ -71,9 +71,10 @@ def texts(trajectory: Trajectory) -> Iterator[str]:
 def call_of(value: JSON) -> ToolCall:
     """Convert a JSON object to a call: `{"name": "add", "arguments": {"number": 41}}`.
 
-    As in vLLM and TRL, the arguments may be missing, may be a text that contains JSON, or may have
-    the key `parameters` instead of `arguments`. The call is then marked as lenient. The id of the
-    object becomes the id of the call, see `call_id`. Raises ValueError if the value is not a call.
+    As in vLLM and TRL, three deviations are accepted: the arguments are missing, the arguments are
+    a text that contains JSON, or the key is `parameters` instead of `arguments`. The field
+    `lenient` of such a call is True. The id of the object becomes the id of the call, see
+    `call_id`. Raises ValueError if the value is not a call.
     """
     if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         raise ValueError('expected an object {"name": <text>, "arguments": <object>}')
@@ -101,9 +102,9 @@ def arguments_of(name: str, written: JSON) -> Mapping[str, JSON]:
 
 
 def call_id(written: object) -> str:
-    """Return the id of a call if Mistral's chat templates accept it, else an empty text.
+    """Return the id of a call if it consists of nine letters or digits, else an empty text.
 
-    They accept ids of nine letters and digits.
+    Mistral's chat templates refuse all other ids.
     """
     return written if isinstance(written, str) and _ID.fullmatch(written) else ""
 
@@ -132,11 +133,11 @@ def client_text(reply: Message) -> str:
 
 
 def echo_key(item: Message | Observation) -> str:
-    """Return a key by which a message is recognised when a chat client repeats it in a later
-    request.
+    """Return a key that identifies a message when a chat client sends the message again.
 
-    Clients may change outer whitespace and the reasoning of a reply, and the formatting of its call
-    arguments. These changes do not change the key. Clients repeat other messages unchanged.
+    A chat client sends all earlier messages with each request. It may change white space around a
+    reply, the reasoning of the reply, and the format of its call arguments. The key is the same
+    after these changes.
     """
     if isinstance(item, Observation):
         return _as_key(["tool", item.tool, item.content, item.error])

@@ -190,7 +190,10 @@ def read_scores(path: Path) -> list[record.Scored]:
 
 
 def write_problems(path: Path, problems: Iterable[record.Problem]) -> None:
-    """Write problems in the order given. Only chats and own tools of problems need schema 2."""
+    """Write problems in the order given.
+
+    If a problem has `messages` or `tools`, the file has schema 2, otherwise schema 1.
+    """
     rows = [{"id": p.id} | _problem_row(p) for p in problems]
     of_chats = any(row["messages"] or row["tools"] is not None for row in rows)
     _write(path, rows, PROBLEM if of_chats else PROBLEM_1)

@@ -32,18 +32,20 @@ def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, li
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """A round of a step: problems that are played together.
+    """A round of a step. The first round has as many problems as the step needs.
 
-    `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False, shards=range(4))`
+    If some of these problems cannot train the policy, a further round (a refill) replaces them by
+    other problems. Example: `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False,
+    shards=range(4))`.
 
     - `tasks`: for each task, the indices of the round's problems within the step. If the first
-      round has the problems 0 to 63, a refill round starts at 64.
+      round has the problems 0 to 63, a refill starts at 64.
     - `greedy`: whether each problem has one additional episode at temperature 0
-    - `shards`: the indices of the round's shards within the step
-    - `before`: in nightly training, for each task, the number of problems that earlier steps of the
-      night played
-    - `by_kind`: with a curriculum, for each kind of problem, how many episodes were solved and how
-      many were scored
+    - `shards`: the indices of the round's shards (batches of episodes) within the step
+    - `before`: in nightly training, the number of problems of each task in earlier steps of the
+      night
+    - `by_kind`: with a curriculum, the numbers of solved and scored episodes for each kind of
+      problem: `{"easy": (12, 16)}`
     """
 
     step: int
@@ -54,8 +56,9 @@ class SamplingRound:
     by_kind: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def drawn(self, schedule: ProblemSchedule) -> list[int | str]:
-        """Return the values that identify the round's problems, as a part of the key under which
-        the rollout is stored.
+        """Return the values that identify the round's problems.
+
+        They are part of the key under which the rollout is stored.
         """
         key: list[int | str] = [self.greedy]
         if schedule.rollout.curriculum:
@@ -70,7 +73,7 @@ class SamplingRound:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSchedule:
-    """The order in which the steps of a run play the training problems.
+    """The order in which the steps of a run use the training problems.
 
     `problems` has the number of problems per step for each task: `{"sums": 11, "shop": 5}`.
     """
@@ -87,15 +90,15 @@ class ProblemSchedule:
         before: Mapping[str, int] = {},
         by_kind: Mapping[str, tuple[int, int]] = {},
     ) -> SamplingRound:
-        """Return the first sampling round of a step (1, 2, ...), before any refill."""
+        """Return the first round of a step (1, 2, ...). See SamplingRound for the arguments."""
         tasks = {name: range(count) for name, count in self.problems.items()}
         shards = self._shards(sum(self.problems.values()), greedy, 0)
         return SamplingRound(step, tasks, greedy, shards, before, by_kind)
 
     def next_round(self, last: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
-        """Return the refill round that follows the round `last` in the same step.
+        """Return a refill: the round that follows the round `last` in the same step.
 
-        It has `missing[task]` further problems of each task, in new shards.
+        The refill has `missing[task]` new problems of each task, in new shards.
         """
         shards = self._shards(sum(missing.values()), last.greedy, last.shards.stop)
         stops = {name: numbers.stop for name, numbers in last.tasks.items()}
@@ -105,23 +108,23 @@ class ProblemSchedule:
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
         """Return how many problems of each task a step still needs.
 
-        `used` counts, by task, the problems that the step can already train on.
+        For each task, `used` has the number of problems that can train the policy.
         """
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
     def rows(self, sampling_round: SamplingRound, sizes: Mapping[str, int]) -> list[int]:
         """Return the row indices of a round's problems in the training split.
 
-        With a curriculum, return the rows of all candidates, from which `chosen` draws the
-        problems. `sizes` has the number of training problems of each task, in the order of the
-        file.
+        With a curriculum, return the rows of all candidates. The method `chosen` draws the problems
+        from the candidates. `sizes` has the number of training problems of each task, in the order
+        of the file.
 
-        Each pass over a task is a new permutation, and a step uses problems of one pass only.
-        Nightly training uses epochs instead (`epoch_order`), and a step may use problems of two
-        epochs.
+        Without nightly training, the problems of a task are shuffled, used once and shuffled again.
+        A step uses problems of one such pass only. Nightly training uses epochs instead
+        (`epoch_order`), and a step may use problems of two epochs.
 
-        Raises ValueError if a task has fewer problems than a step may need. In nightly training,
-        raises ValueError if a task has less than twice this number.
+        Raises ValueError if a task has fewer problems than `block_of` returns. Nightly training
+        needs twice this number.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():
@@ -224,7 +227,7 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
     """Return the order of a task's `size` problems in an epoch of nightly training.
 
     The problems are divided into two halves, which are the same in every epoch. Each half is
-    shuffled separately. Between two plays of the same problem, at least the other half is played.
+    shuffled separately. Between two uses of a problem, all problems of the other half are used.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
@@ -236,11 +239,11 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the night that follows `night`, with the positions at which it begins.
+    """Return the settings of the night after `night`, which begins where `night` ended.
 
-    For each task, `played` has the number of problems that `night` played, and `sizes` has the
-    number of training problems: `night_after(Night(number=1), {"single": 960}, {"single": 4096})`
-    begins at problem 960.
+    For each task, `played` has the number of problems that `night` used, and `sizes` has the number
+    of training problems: `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins
+    at problem 960.
     """
     places = {}
     for name, size in sizes.items():

@@ -26,7 +26,8 @@ class AcceptedCode(TypedDict):
 class SiteRecord(TypedDict):
     """The settings of the site (the machine on which a run runs).
 
-    The record contains all of them. Later commands read only the keys listed here.
+    The record contains all settings of the site. This class lists only the settings that later
+    commands read.
     """
 
     name: str
@@ -75,10 +76,10 @@ class RunRecord(TypedDict):
 class Details(TypedDict, total=False):
     """Results of a finished run, as a part of summary.json.
 
-    The success fields are missing if the experiment has no rewards. `evaluations` has further
-    figures of the evaluations before and after training. `losses` is present if the run is only a
-    warm start (supervised fine-tuning), and has the losses of each of its rounds. An interval is
-    `[low, high]`.
+    Only experiments with rewards have the success fields. `evaluations` has more results of the
+    evaluations before and after training, under the keys `before` and `after`. Only runs without
+    training steps have `losses`, the losses of each round of the warm start (supervised
+    fine-tuning). An interval is `[low, high]`.
     """
 
     success_before: float
@@ -112,12 +113,15 @@ with a person as the user.
 
 
 class PlayRecord(TypedDict):
-    """The contents of play.json: the policy, the settings and the command of played episodes.
+    """The contents of play.json, which describes played or imported episodes.
+
+    Played episodes are episodes that a user runs outside of training.
 
     - `policy`: the reference that the user gave, such as "run:demo@7", "oracle" or "my_file:policy"
     - `sampled_from`: the policy that sampled the tokens
     - `script`: the import path of a function that replied instead of a policy
-    - `way`: how the episodes were played. "chat" ignores the experiment's agent and limits.
+    - `way`: the mode of the episodes, see ModeName. The mode "chat" ignores the experiment's agent
+      and limits.
     """
 
     experiment: str

@@ -22,7 +22,8 @@ Earned = Mapping[str, float]
 def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
     """Return, for each trajectory, the index (0, 1, ...) of the episode to which it belongs.
 
-    Two trajectories with the same `episode` and the same `agent` belong to two episodes.
+    The same episode may occur several times in `trajectories`. Each occurrence has its own index:
+    the second trajectory with the same `episode` and `agent` belongs to the second occurrence.
     """
     numbers: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, str]] = Counter()
@@ -105,11 +106,11 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the group of speakers within which the advantage of a trajectory is computed.
+    """Return the role, or the speaker, with which advantages compare a trajectory.
 
-    This is the speaker's role, such as `worker`: the trajectory is compared with all workers of the
-    problem's episodes. If a reward has a value for `worker/2`, this speaker is compared only with
-    `worker/2` in the other episodes, and the name is `worker/2`.
+    A role such as `worker` means that the trajectory is compared with all workers of the problem's
+    episodes. If a reward has a separate value for the speaker `worker/2`, the result is `worker/2`.
+    The trajectory is then compared only with the trajectories of `worker/2` in the other episodes.
     """
     role, number = instance(trajectory.agent)
     name = f"{role}/{number}"
@@ -125,9 +126,9 @@ def group_of(trajectory: Trajectory, scored: Scored) -> str:
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
     """Return the reward of each trained speaker in an episode, or None if a score is missing.
 
-    If advantages compare several speakers of a role with each other, these speakers have one entry
-    with their mean reward. If no speaker is trained, for example because the policy is a chat
-    service, the result has all speakers.
+    If advantages compare several speakers of a role with each other, the result has one entry for
+    the role, with their mean reward. If no speaker is trained, for example because the policy is a
+    chat service, the result has all speakers.
     """
     # a speaker without a turn has no tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode
@@ -149,7 +150,7 @@ def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) 
 def any_spread(episodes: Iterable[Earned]) -> bool:
     """Whether the rewards of at least one speaker differ between the episodes of a problem.
 
-    If all rewards are equal, the advantages are 0, and the problem trains nothing.
+    If all rewards are equal, all advantages are 0, and the policy learns nothing from the problem.
     """
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:

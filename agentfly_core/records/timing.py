@@ -41,7 +41,7 @@ class Timing:
     """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`.
 
     `counts` has how often each event occurred: `{"gateway/overruled/seed": 3}`. These counts become
-    metrics of the shard.
+    metrics of the episode's shard (batch of episodes).
     """
 
     trajectory_id: str

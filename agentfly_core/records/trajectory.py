@@ -142,10 +142,10 @@ class Turn:
     - `context`: turns with the same value form one sequence of tokens
     - `call`: the index of the reply in the episode: 0, 1, ...
     - `temperature`: the temperature of this reply, or None for the experiment's temperature
-    - `state`: the key that the environments gave their state before the reply
+    - `state`: the text from `Environment.state_key` before the reply
     - `reward`: the sum of the rewards of the tools that the reply called, or None
     - `pictures`: SHA-256 digests of pictures
-    - `continues`: if a context begins in a conversation, the index of the last turn before it
+    - `continues`: if this turn starts a new context, the index of the turn before it, or None
     """
 
     read: tuple[Message | Observation, ...]
@@ -192,10 +192,10 @@ def of_task(problem: Problem, task: str) -> Problem:
 
 
 def tag(problem: Problem, fact: str, setting: str) -> str:
-    """Return the entry `fact` of `problem.facts` as text, by which problems are grouped.
+    """Return the entry `fact` of `problem.facts` as text. Problems are grouped by this text.
 
-    Raises ValueError if the entry is missing. The message names the setting `setting`, which needs
-    the entry.
+    Raises ValueError if the entry is missing. The message names `setting`, the setting that needs
+    it.
     """
     if fact not in problem.facts:
         raise ValueError(
@@ -228,9 +228,8 @@ class Score:
     """A reward's value: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
 
     `by_speaker` has separate values for speakers: `Score(1.0, by_speaker={"planner": 0.5,
-    "worker/1": 0.0, "worker/2": 1.0})`. Advantages compare a named speaker of a role, such as
-    worker/2, with worker/2 in the problem's other episodes. Speakers of a role that are not named
-    are compared with each other.
+    "worker/1": 0.0, "worker/2": 1.0})`. Advantages then compare worker/2 only with worker/2 in the
+    problem's other episodes. Without own values, all workers are compared with each other.
     """
 
     value: float
@@ -260,10 +259,9 @@ def is_usable(value: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A missing reward and its reason.
+    """A missing reward and its reason: `Unscored("exact: TimeoutError")`.
 
-    Unscored episodes are left out and counted. The reward is not replaced by 0:
-    `Unscored("exact: TimeoutError")`.
+    Training skips unscored episodes, and a metric has their share. The reward is not replaced by 0.
     """
 
     reason: str
@@ -317,8 +315,9 @@ class Trajectory:
     def answer(self) -> str | None:
         """The answer of the episode, or None.
 
-        This is the answer that the agent set, else the output of the tool that ended the episode,
-        else the last reply, unless the token limit cut this reply.
+        The answer that the agent set has priority. Otherwise, the answer is the output of the tool
+        that ended the episode, or the last reply. A last reply that the token limit cut is not an
+        answer.
         """
         if self.answered is not None:
             return self.answered
@@ -338,7 +337,8 @@ class Trajectory:
     def trains(self, turn: Turn) -> bool:
         """Whether the reply of a turn is trained.
 
-        Greedy replies of training episodes and replies without a trained token are not trained.
+        A reply is not trained if it is a greedy reply of a training episode, or if all its tokens
+        are untrained.
         """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
@@ -388,7 +388,7 @@ def instance(agent: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The scores of a trajectory, in their own file: a trajectory can be scored again.
+    """The scores of a trajectory. A separate file stores them, so a trajectory can be scored again.
 
     `rewards` has the unweighted rewards by name, and `reward` is their weighted sum. `turn_rewards`
     has one reward per turn, or is empty.
