@@ -30,7 +30,7 @@ SCHEDULE = {"schedule", "active", "parameters", "slug"}
 def main() -> int:
     """Deploy the flows to a Prefect server, and return the exit status.
 
-    It is the server that the environment or a Prefect profile names, or else this project's server.
+    The environment or a Prefect profile may name the server. Otherwise it is this project's server.
     """
     if not settle().api:
         raise SystemExit(
@@ -111,8 +111,10 @@ def deploy() -> None:
 
 
 def deploy_own_flows(client: "SyncPrefectClient") -> None:
-    """Create a deployment EXPERIMENT/FLOW for each flow in `flows` of an experiment in conf/, or
-    update it and keep its schedules.
+    """Create or update the deployments of the flows that experiments define themselves.
+
+    Each flow in the setting `flows` of an experiment in conf/ gets a deployment EXPERIMENT/FLOW. An
+    existing deployment keeps its schedules.
     """
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.utilities.callables import parameter_schema
@@ -143,7 +145,7 @@ def deploy_own_flows(client: "SyncPrefectClient") -> None:
 
 
 def delete_lost_flows(client: "SyncPrefectClient") -> None:
-    """Delete the deployments of this project for flows that no experiment in conf/ has any more."""
+    """Delete this project's deployments of flows that were removed from conf/."""
     for deployment in all_deployments(client):
         ours = (deployment.entrypoint, deployment.path) == (OWN_FLOW, str(Path.cwd()))
         # a user may have added parameters

@@ -20,7 +20,7 @@ from agentfly_core.system.formats.json_value import JSON, as_json
 
 
 def wanted() -> bool:
-    """Whether DVC started this process and expects these files."""
+    """Whether DVC started this process. DVC then expects the files that this module writes."""
     return "DVC_STAGE" in os.environ
 
 
@@ -71,9 +71,9 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 
 
 def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
-    """Write the file `name`.json for DVC. It is only written if DVC started this process.
+    """Write the file `name`.json for DVC, if DVC started this process.
 
-    It has the uri and digest of an artifact, or the held-out success of a policy.
+    The file has the uri and digest of an artifact, or the held-out success of a policy.
     """
     if wanted():
         write_json(folder(experiment) / f"{name}.json", value.to_json())

@@ -26,8 +26,8 @@ def experiment_of_flow(
 ) -> Experiment:
     """Load the experiment of a flow run. Also label the flow run with the identity of this process.
 
-    Raises SecretGiven if a parameter is a secret. Its message contains the command that deletes the
-    flow run, because Prefect has stored its parameters.
+    Raises SecretGiven if a parameter of the flow run is a secret. Prefect has already stored the
+    secret, so the error's message contains the command that deletes the flow run.
     """
     sign()
     try:
@@ -43,10 +43,10 @@ def experiment_of_flow(
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     """Lock the devices of a site during the block. Flows that run in the block share them.
 
-    The devices are these GPUs of the site, or a CPU slot if a Prefect worker runs the flow on a
-    site without GPUs. If another process has locked them, wait, and report that process on the
-    terminal or in the log of the flow run. `holder` is the text by which this process is reported
-    to others. Raises ValueError if GPUs are missing.
+    The devices are the GPUs with the numbers in `gpus`. If a Prefect worker runs the flow on a site
+    without GPUs, the device is a CPU slot. If another process has locked a device, report the name
+    of this process on the terminal or in the log of the flow run, and wait. `holder` is the name of
+    the current process for other processes. Raises ValueError if GPUs are missing.
     """
     log = log_of_flow_run()
     wanted = numbered(gpus, site.locks)

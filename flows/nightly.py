@@ -81,8 +81,8 @@ def pinging(variable: str) -> Iterator[None]:
     """At the end of the block, call the URL in an environment variable.
 
     If the block raises an error, `/fail` is appended to the path of the URL, as healthchecks.io
-    expects. `variable` is the name of the environment variable. If it is empty, no URL is called.
-    If the call fails, this is logged without the URL, which may be a secret.
+    expects. `variable` is the name of the environment variable. If the name is empty, no URL is
+    called. A failed call is logged without the URL, which may be a secret.
     """
     suffix = "/fail"
     try:

@@ -62,8 +62,9 @@ def orchestrated(
 
     If needed, a Prefect server is started; it ends with the block. `what` is the name of the log
     folder. With `only_result`, all output of the block goes to stderr, because stdout is for the
-    result. An error in the block is raised as Stopped, with the cause, the name of the log file and
-    the next command. Only the error Locked is raised unchanged.
+    result. An error in the block is raised as Stopped, except the error Locked. The message of
+    Stopped has the cause, the name of the log file and the next step. `again` returns the command
+    that continues the work.
     """
     places = settle()
     log = places.state / "logs" / what / "flow.log"
@@ -97,7 +98,7 @@ def next_step(error: Exception, again: Callable[[], str]) -> str:
 def trained(request: RunRequest, arguments: Mapping[str, Any]) -> Summary:
     """Train a run with the Prefect flow `train`, and return the run's summary.
 
-    If Prefect fails when the run is already finished, its error is only logged.
+    If Prefect fails when the run is already finished, the error is only logged.
     """
     name, store, site = request.name, request.experiment.store, request.experiment.site
     # checked early, because the start of Prefect's server takes seconds

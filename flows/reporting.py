@@ -43,8 +43,8 @@ The value of such a link is the digest of the run's state at that time, see `sta
 def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     """Send a run to MLflow during the block. Yield a function that sends new data of the run.
 
-    The function returns at once, because a separate thread sends the data. At the end of the block,
-    wait until everything is sent. If data is still missing in MLflow then, print the reason. Raises
+    The function returns at once, because a separate thread sends the data. The end of the block
+    waits for this thread, up to a time limit. If data could not be sent, print the reason. Raises
     Damaged if files of a finished run are lost.
     """
     place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
@@ -124,8 +124,9 @@ def report_stage(
 ) -> None:
     """Send the result of a stage that belongs to no run, such as `agentfly evaluate`, to MLflow.
 
-    The data are the settings, the dataset with its DVC version, and the results. Each stage of an
-    experiment (or of a policy) has one MLflow run. If data could not be sent, print the reason.
+    The data are the settings, the dataset with its DVC version, and the results. A stage with the
+    same settings and the same policy always has the same MLflow run. If data could not be sent,
+    print the reason.
     """
     place = mlflow_place(experiment.site)
 
@@ -153,11 +154,11 @@ def report_rows(
     page: str,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Send the result of an experiment's flow, which is a list of rows, to MLflow.
+    """Send the rows that an experiment's flow returned to MLflow, as a table and as metrics.
 
-    The rows are sent as a table and as metrics. The step of a metric is the number of its row; the
-    first row has the number 1. `page` is the address of the flow run in Prefect. A flow run has one
-    MLflow run, even if it is retried. If data could not be sent, print the reason.
+    The step of a metric is the number of its row; the first row has the number 1. `page` is the
+    address of the flow run in Prefect. A flow run has one MLflow run, even if it is retried. If
+    data could not be sent, print the reason.
     """
     import pandas as pd  # takes half a second
 

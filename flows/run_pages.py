@@ -111,8 +111,8 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
 def report_aliases(ledger: NightLedger, site: Site) -> None:
     """Set the aliases of an experiment's registered model in MLflow.
 
-    `champion` is the champion, and `challenger` is the policy of the last finished night. An error
-    is only logged, because the next night sets the aliases again.
+    The alias `champion` names the current champion. The alias `challenger` names the policy of the
+    last finished night. An error is only logged, because the next night sets the aliases again.
     """
     with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
         history = ledger.read()

@@ -70,8 +70,9 @@ def evaluate(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> dict[str, JSON]:
-    """Play a policy on the held-out test problems of an experiment: success, interval, number of
-    problems.
+    """Play a policy on the held-out test problems of an experiment.
+
+    The result has the success with its interval, and the number of problems.
     """
     loaded = experiment_of_flow(experiment, overrides, site, store)
     chosen = inputs.policy_named(loaded, policy, TASKS.base_model)

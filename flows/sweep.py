@@ -44,9 +44,10 @@ class Sweep:
     settings: Mapping[str, Sequence[str]]
 
     def differing(self, run: str) -> str:
-        """Return the settings of a run that not all runs share: "update.learning_rate=1e-4 seed=1".
+        """Return the overrides of a run that some other runs lack.
 
-        If the runs do not differ, return the name of the run.
+        An example is "update.learning_rate=1e-4 seed=1". If all runs have the same overrides,
+        return the name of the run.
         """
         shared = set.intersection(*map(set, self.settings.values()))
         return " ".join(each for each in self.settings[run] if each not in shared) or run
@@ -57,8 +58,8 @@ def planned_sweep(
 ) -> Sweep:
     """Make the sweep for a list of overrides, which may have several values per setting.
 
-    `uri` is the address of the store. Raises ValueError if its runs cannot be compared, or if two
-    runs have the same settings.
+    `uri` is the address of the store. Raises ValueError if the sweep's runs cannot be compared, or
+    if two runs have the same settings.
     """
     settings = grid(experiment, overrides, seeds)
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]

@@ -95,7 +95,11 @@ docstring. The second line is an example.
 
 
 def agentfly(words: Sequence[str]) -> App:
-    """Return the command line app. Only the command in `words` gets its whole docstring as help."""
+    """Return the command line app.
+
+    The help of the command in `words` is its whole docstring. The other commands have one line of
+    help.
+    """
     app = App(
         name="agentfly",
         help="Train language-model agents with reinforcement learning; a run can be killed and "

@@ -42,8 +42,8 @@ def complete_runs(context: CompletionContext) -> list[str]:
 def complete_settings(context: CompletionContext) -> list[str]:
     """Return the names of settings with an =, such as `update.learning_rate=`.
 
-    They are the settings of the command's experiment. If it cannot be read, they are the settings
-    that all experiments have.
+    These are all settings of the command's experiment. If the experiment cannot be read, these are
+    the settings that all experiments have.
     """
     from agentfly_core.config import loading
     from agentfly_core.system.formats.json_value import flat
@@ -75,7 +75,7 @@ def add_installation(app: App) -> None:
 
 
 def without_space(script: str) -> str:
-    """Change a completion script. The shell then adds no space after the = of a setting."""
+    """Change a completion script: the shell then adds no space after the = of a setting."""
     for ending, better in WITHOUT_SPACE.items():
         script = script.replace(ending, better)
     return script

@@ -39,7 +39,8 @@ class Display:
         with Display("quickstart-1f2e3d4c", steps=15) as display, listening(display):
             ...
 
-    Any thread may call a display. With `log`, lines go there instead of the console.
+    Any thread may call a display. If `log` is given, the lines are passed to this function instead
+    of the console.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Display:
     def _print_last(self) -> None:
         """Print the line of the last stage.
 
-        Its duration is counted from the last report of the stage before it.
+        The duration in this line starts at the last report of the previous stage.
         """
         if (report := self._last) is None:
             return
@@ -101,7 +102,7 @@ class Display:
 def stage_bar(console: Console) -> Iterator[None]:
     """Show the running stage as a bar on a terminal during the block.
 
-    If the tokenizer of a nano model is trained meanwhile, print a line about it.
+    Before the tokenizer of a nano model is trained, print a line, because this may take a minute.
     """
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")
@@ -190,9 +191,10 @@ def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
 def rates_table(evaluation: Mapping[str, Any]) -> str:
     """Return Markdown tables of the success rates and of the mean rewards of an evaluation.
 
-    `evaluation` is a result of `Evaluation.to_json`. The first table has success, pass@k, the
-    success for each value of a fact, and the same rates for further datasets. The second table is
-    left out if `rewards` is missing, as in evaluations of older versions.
+    `evaluation` is a result of `Evaluation.to_json`. The first table has rows for success, pass@k,
+    and the problems with each value of a fact (an entry of `Problem.facts`). Further datasets have
+    the same rows. The second table is left out if `rewards` is missing, as in evaluations of older
+    versions.
     """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     tables, parts = [table(titles, [*_rates(evaluation, "test")])], {"test": evaluation}
@@ -247,7 +249,7 @@ def _prints(handler: logging.Handler) -> bool:
 class _Warnings(logging.Handler):
     """Prints warnings to sys.stderr.
 
-    The live display has replaced it, to show them above its bar.
+    The live display replaces sys.stderr, and prints the warnings above its bar.
     """
 
     def __init__(self) -> None:

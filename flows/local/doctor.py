@@ -63,8 +63,9 @@ class Finding:
 def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
     """Check the parts of this machine that a project in the folder `project` needs.
 
-    `mlflow_uri` is the MLflow address of the site (machine settings), and `prefect_api` the address
-    of the Prefect API that the environment or a Prefect profile names. Both may be empty.
+    `mlflow_uri` is the MLflow address in the settings of the site (the machine). `prefect_api` is
+    the address of the Prefect API that the environment or a Prefect profile names. Both may be
+    empty.
     """
     mlflow = MlflowStore.choose(project / ".agentfly", mlflow_uri).uri
     addresses = {"MLflow server": mlflow, "Prefect server": prefect_api}
@@ -177,9 +178,9 @@ def server(name: str, url: str) -> Finding:
 
 
 def _run(*words: str, source: str = "") -> tuple[bool, str]:
-    """Run a command. Return whether it succeeds, and its output.
+    """Run a command with the input `source`. Return whether the command succeeds, and its output.
 
-    If it fails, the text is the last line of its error output instead. `source` is its input.
+    If the command fails, return the last line of its error output instead of its output.
     """
     try:
         done = subprocess.run(words, input=source, capture_output=True, text=True, timeout=SECONDS)

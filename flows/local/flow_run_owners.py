@@ -37,8 +37,8 @@ def sign() -> None:
 def crash_dead() -> list[str]:
     """Mark the flow runs of dead processes as Crashed. Return the ids of these flow runs.
 
-    Flow runs of other machines, and flow runs without the label of a process, are not changed,
-    because their process may be running.
+    Flow runs of other machines are not changed, because their processes may be alive. For the same
+    reason, flow runs without the label of a process are not changed.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter

@@ -28,7 +28,7 @@ IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 def mlflow_server(place: MlflowStore, port: int) -> Program:
     """Return the program that serves MLflow's UI on this store at this port.
 
-    Also write its settings file, and create the store if it does not exist.
+    Also write the settings file of the program, and create the store if it does not exist.
     """
     state, secret = place.state, password(place.state)
     # configparser takes a single % for the start of a reference

@@ -50,11 +50,12 @@ def mark(*serves: str | Path) -> dict[str, str]:
 
 
 def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
-    """Find the running servers that were started with the environment variable of `mark(*serves)`.
+    """Find running servers by the environment variable with which they were started.
 
-    Returns the environment variables of each server by its port. `own("prefect", state)` finds the
-    Prefect server of a project. This is safer than a request to the port, which any program could
-    answer: only processes of this user are found.
+    `own("prefect", state)` finds the Prefect server of a project, which was started with the
+    variable `mark("prefect", state)`. Returns the environment variables of each server by its port.
+    Only processes of this user are found. A request to the port would be less safe, because any
+    program could answer it.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):

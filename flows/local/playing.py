@@ -17,10 +17,10 @@ from flows.local.state_dirs import settle
 def played_on_terminal(
     prepare: Callable[[], PreparedPlay], name: ModeName, console: Console
 ) -> Played | None:
-    """Prepare, play and store episodes. `name` is how they are shown on the terminal.
+    """Prepare, play and store episodes, and show them on the terminal.
 
-    It is "experiment" for a progress bar, "live" for each turn, or "chat" for a chat with the user.
-    Returns None if the user ends a chat without a message.
+    `name` is "experiment" to show a progress bar, "live" to show each turn, or "chat" for a chat
+    with the user. Returns None if the user ends a chat without a message.
     """
     logs, show = settle().state / "logs" / "play", partial(console.print, soft_wrap=True)
     with logging_to(logs / "play.log"):

@@ -16,7 +16,10 @@ updates: set[asyncio.Task[None]] = set()
 
 
 def update_later(update: Coroutine[Any, Any, None]) -> None:
-    """Start the update of the server's automations on the running loop."""
+    """Start the update of the server's automations on the running event loop.
+
+    This function returns at once, because waiting for the update could be a deadlock.
+    """
     task = asyncio.get_running_loop().create_task(update)
     updates.add(task)
     task.add_done_callback(updates.discard)

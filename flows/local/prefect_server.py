@@ -43,7 +43,8 @@ def prefect_server(state: Path, port: int) -> Program:
 def server_env(state: Path) -> dict[str, str]:
     """Return the environment variables of a project's Prefect server.
 
-    They have its password, and the mark by which other processes find the server.
+    One variable has the server's password. Another variable is a mark, by which other processes
+    find the server.
     """
     return {
         GUARD: f"{USER}:{password(state)}",
@@ -67,11 +68,10 @@ def worker(api: Mapping[str, str]) -> Program:
 def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
     """Provide a Prefect API for this process during the block.
 
-    It is the API that the environment or a Prefect profile names, if it answers. Otherwise a new
-    server is started on the project's database, and ended with the block. It needs 4 seconds to
-    start, or 9 seconds with a new database. Import modules meanwhile, and call the yielded function
-    before the first flow: it waits until the API answers, and raises ServiceLost if the server
-    fails.
+    If the API at `places.api` answers, it is used. Otherwise a new server is started on the
+    project's database, and ended with the block. The server needs 4 seconds to start, or 9 seconds
+    with a new database. Modules can be imported during this time. Before the first flow, call the
+    yielded function: it waits until the API answers, and raises ServiceLost if the server fails.
     """
     if places.api and answers(places.api):
         yield lambda: None
@@ -96,8 +96,8 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
 def use(url: str, auth: str = "") -> None:
     """Let this process and its children use the Prefect API at `url`.
 
-    This works before and after the import of prefect. `auth` is the server's NAME:PASSWORD. With an
-    empty `auth`, the environment variable for it is not changed.
+    This works before and after the import of prefect. `auth` is the server's NAME:PASSWORD. If it
+    is empty, the environment variable PREFECT_API_AUTH_STRING is not changed.
     """
     os.environ["PREFECT_API_URL"] = url
     if auth:
@@ -148,8 +148,8 @@ def answers(url: str) -> bool:
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
     """Replace this process by the command `prefect WORDS...` on the project's Prefect database.
 
-    With the words `server start`, the server requires the project's password, unless the
-    environment has a password for it.
+    With the words `server start`, the server requires a password. This is the password in the
+    environment if there is one, otherwise the project's password.
     """
     env: dict[str, str] = {}
     if words[:2] == ["server", "start"]:

@@ -28,10 +28,10 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a project's state, as absolute paths.
+    """The folder of a project's state, and the address of the project's Prefect API.
 
-    `state` is the folder of the state. `api` is the address of the Prefect API, or "" if a command
-    must start a server. `prefect` describes the place of Prefect's data for the user, such as
+    `state` is the absolute path of the folder. `api` is the address, or "" if a command must start
+    a server. `prefect` is a text for the user about the location of Prefect's data, such as
     "/home/user/shop/.agentfly/prefect (the project's own)".
     """
 
@@ -53,9 +53,9 @@ def state_of(project: Path = Path()) -> Path:
 def settle(project: Path = Path()) -> Places:
     """Create the folders of a project's state, and set environment variables for Prefect.
 
-    Prefect then uses the project's server. If this server is not running, it uses the database in
-    the project's state. A Prefect API that the environment or the active Prefect profile names is
-    used instead.
+    If the environment or the active Prefect profile names an API or a folder, Prefect uses it.
+    Otherwise, Prefect uses the project's server if it is running. Without a running server, Prefect
+    uses the database in the project's state.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,9 +81,9 @@ def settle(project: Path = Path()) -> Places:
 def main_workspace(folder: Path = Path()) -> Path:
     """Return the main folder of the project in `folder`.
 
-    This is `folder` itself. But DVC runs some experiments in temporary copies of a project (`dvc
-    exp run --temp`, the queue); for such a copy, it is the original folder, so both share the same
-    runs.
+    This is usually `folder` itself. DVC runs some experiments in temporary copies of a project
+    (`dvc exp run --temp`, the queue). For such a copy, return the project's original folder,
+    because the copy must use the original runs.
     """
     folder = folder.resolve()
     for above in folder.parents:
@@ -95,8 +95,8 @@ def main_workspace(folder: Path = Path()) -> Path:
 def _chosen() -> tuple[str, str]:
     """Return the Prefect API or folder that the user has chosen, and the name of the setting.
 
-    The setting is in the environment or in the active Prefect profile. Both texts are empty if the
-    user has chosen none.
+    The setting is in the environment or in the active Prefect profile. If the setting is missing,
+    both texts are empty.
     """
     path = Path(os.environ.get("PREFECT_HOME", "~/.prefect"), "profiles.toml").expanduser()
     try:

@@ -78,9 +78,8 @@ def only_one(state: Path) -> Iterator[None]:
 def keeper(state: Path) -> int:
     """Return the id of the process that holds the project's lock, or 0 if the lock is free.
 
-    Raises ValueError if the lock file does not contain the identity of the process that holds the
-    lock. This process may then be a different program, or a process on another machine that shares
-    the folder.
+    Raises ValueError if the lock file does not contain the identity of this process. The process
+    may then be another program, or run on another machine that shares the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:
@@ -146,9 +145,9 @@ def show_status(place: MlflowStore) -> int:
 def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[Service]:
     """Start Prefect and MLflow at these two ports, start a worker, and deploy the flows.
 
-    Wait until everything works, and return the services. They end when `stack` is closed. Before
-    that, running flow runs have GRACE seconds to end. Raises ServiceLost if a program has died more
-    than RESTARTS times.
+    Wait until everything works, and return the services. When `stack` is closed, running flow runs
+    get GRACE seconds to end. After this time, the services end. Raises ServiceLost if a program has
+    died more than RESTARTS times.
     """
     state = place.state
     api, mlflow = f"http://127.0.0.1:{ports[0]}/api", f"http://127.0.0.1:{ports[1]}"
@@ -189,8 +188,9 @@ class Deployments:
     def renew(self) -> None:
         """Deploy the flows if the result of `deployable` has changed.
 
-        After a failed attempt, the next call deploys again. If that also fails, further attempts
-        come after 2, 4, ... and at most 64 calls, because each takes seconds of CPU time.
+        After the first failed attempt, the next call deploys again. After further failures, the
+        next attempt comes after 2, 4, 8, ... calls, but at the latest after 64 calls. These pauses
+        save CPU time, because each attempt takes seconds.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1
@@ -219,7 +219,7 @@ def deployable() -> list[object]:
 def deploy(log: Path) -> None:
     """Deploy the flows in a child process, and append its output to a log file.
 
-    Raises ValueError if this fails. The message contains the last lines of the output.
+    Raises ValueError if the deployment fails. The message contains the last lines of the output.
     """
     command, env = [sys.executable, "-P", "-m", "flows.deploy"], {**os.environ, **finding_ours()}
     done = subprocess.run(

@@ -51,7 +51,7 @@ def scheduled_date(flow_run: FlowRun) -> date:
 
 
 def record_missed(ledger: NightLedger, today: date) -> None:
-    """Record the nights that were scheduled but never began, in the ledger as `missed`.
+    """Append an entry `missed` to the ledger for each night that was scheduled but never began.
 
     Only nights between the last recorded night and `today` are considered.
     """

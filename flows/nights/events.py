@@ -66,7 +66,7 @@ def emit(experiment: str, entry: NightEntry) -> None:
 def request_approval(ledger: NightLedger, night: str, site: str) -> None:
     """Start a flow run of `promote`, in which a person decides about the policy of a night.
 
-    If Prefect fails, log this, and raise no error.
+    If Prefect fails, the error is only logged.
     """
     from prefect.deployments import run_deployment
 
@@ -80,11 +80,12 @@ def request_approval(ledger: NightLedger, night: str, site: str) -> None:
 def create_automations(
     client: SyncPrefectClient, late_s: int = LATE_S, silent_s: int = SILENT_S
 ) -> None:
-    """Create the Prefect automations of automations.yaml again.
+    """Create the Prefect automations of automations.yaml, after deleting their older versions.
 
-    An automation that sends a message is only created if its block exists in Prefect. A message is
-    sent if a night starts more than `late_s` seconds late. A flow run is marked Crashed after
-    `silent_s` seconds without a heartbeat.
+    Some automations send messages through a Prefect block, such as a connection to Slack. Without
+    this block, the automation is not created. A message is sent if a night starts more than
+    `late_s` seconds late. A flow run is marked Crashed after `silent_s` seconds without a
+    heartbeat.
     """
     from prefect.automations import Automation
 
@@ -128,8 +129,9 @@ def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
 def nights(api: str, ping_url_env: str) -> Finding:
     """Check that nights are scheduled, and that failures will be reported.
 
-    They are reported by Prefect's block for alarms, or by the URL in the environment variable
-    `ping_url_env`, which is called after each night. `api` is the address of the Prefect API.
+    If `ping_url_env` is given, this environment variable must contain the URL that is called after
+    each night. Otherwise Prefect must have a block for alarms. `api` is the address of the Prefect
+    API.
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError

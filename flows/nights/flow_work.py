@@ -99,9 +99,10 @@ class FlowWork:
 class Match:
     """A comparison of two policies on the held-out problems of an experiment.
 
-    `owner` is the name of the night. It marks the services that play missing episodes, and `logs`
-    is the folder of their logs. An example is `Match(experiment, champion, challenger,
-    "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
+    Services are started to play missing episodes. `owner` is the name of the night to which the
+    services belong, and `logs` is the folder of the services' logs. An example is
+    `Match(experiment, champion, challenger, "nightly-2026-11-21",
+    Path(".agentfly/logs/nightly-2026-11-21"))`.
     """
 
     experiment: Experiment
@@ -113,8 +114,9 @@ class Match:
     def verdict(self, earlier: int) -> Verdict:
         """Compare the policies on the test problems, and on the datasets of `promotion.datasets`.
 
-        If the challenger is better, this is confirmed, for example on new problems. `earlier` is
-        the number of confirmations in earlier nights.
+        If the challenger is better, a second comparison may have to confirm the result, for example
+        on new problems (`promotion.confirmation`). `earlier` is the number of confirmations in
+        earlier nights.
         """
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
         guards = {
