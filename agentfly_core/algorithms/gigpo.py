@@ -64,9 +64,9 @@ class GiGPO(PolicyGradient):
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
-    """Return, for each group and each state, the turns with this state.
+    """Return lists of turns that have the same state, one list for each group and state.
 
-    A turn is a pair: the index of its trajectory, and the index of the turn in the trajectory.
+    A turn is a pair of indices: the index of the trajectory, and the index of the turn in it.
     """
     groups = defaultdict(list)
     for number, group in enumerate(outcomes.groups):

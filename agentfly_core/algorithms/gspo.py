@@ -11,7 +11,9 @@ from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenMean
 
 @dataclass(frozen=True, kw_only=True)
 class GSPO(GRPO):
-    """GRPO with the policy loss `gspo`. All trajectories count equally."""
+    """GRPO with the policy loss `gspo`. Each trajectory has the same weight, independent of its
+    length.
+    """
 
     policy_loss: losses.PolicyLoss = losses.GSPO()
     aggregation: Aggregation = SeqMeanTokenMean()

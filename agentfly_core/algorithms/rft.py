@@ -22,8 +22,8 @@ class RFT(SFT):
     best: Positive = 4
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Return the advantage 1 for tokens of selected trajectories, and 0 for all other
-        tokens.
+        """Return the advantage 1 for tokens of the selected successful trajectories, and 0 for all
+        other tokens.
         """
         kept, reached = torch.zeros_like(outcomes.rewards), outcomes.reaching(self.threshold)
         for group in outcomes.groups:

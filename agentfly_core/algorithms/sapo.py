@@ -11,7 +11,9 @@ from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenMean
 
 @dataclass(frozen=True, kw_only=True)
 class SAPO(GRPO):
-    """GRPO with the policy loss `sapo`. All trajectories count equally."""
+    """GRPO with the policy loss `sapo`. Each trajectory has the same weight, independent of its
+    length.
+    """
 
     policy_loss: losses.PolicyLoss = losses.SAPO()
     aggregation: Aggregation = SeqMeanTokenMean()

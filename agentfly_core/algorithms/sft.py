@@ -31,7 +31,7 @@ class SFT:
         return Advantages.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return weights that are equal for all tokens with an advantage, and 0 for other tokens.
+        """Return equal weights for all tokens with the advantage 1, and 0 for all other tokens.
 
         The sum of the weights in an optimizer step is 1.
         """
