@@ -80,7 +80,7 @@ class Workspace(Environment):
         self.write(name, self.files[name].replace(old, new))
 
     def undo(self) -> None:
-        """Undo the last change of the files by a method or by a shell command."""
+        """Undo the last method call or shell command that changed the files."""
         if not self._before:
             raise ToolError("Nothing was changed that could be undone.")
         self.files = self._before.pop()
