@@ -234,8 +234,8 @@ def _logprobs(reply: Reply) -> dict[str, JSON]:
 def events(completed: Mapping[str, Any], include_usage: bool) -> Iterator[bytes]:
     """Yield the server-sent events of a completion.
 
-    These are one chunk for each choice, a chunk with the token counts if `include_usage` is set,
-    and finally `[DONE]`.
+    Each choice is sent as one chunk. If `include_usage` is set, a chunk with the token counts
+    follows. The last event is `[DONE]`.
     """
     head = {**completed, "object": "chat.completion.chunk", "usage": None}
     for choice in completed["choices"]:

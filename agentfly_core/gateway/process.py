@@ -90,7 +90,7 @@ class ProgramEnd:
 
 
 class OutputTail:
-    """A pipe of which only the last bytes are kept.
+    """A pipe. Only the last bytes that programs write are kept.
 
     Programs write to the file descriptor `file`.
     """
@@ -104,7 +104,7 @@ class OutputTail:
     async def read(self) -> bytes:
         """Return the last MOST_OUTPUT bytes after all writers have closed the pipe.
 
-        If a writer keeps the pipe open, return after ENDED_SECONDS what was read so far.
+        If a writer keeps the pipe open for more than ENDED_SECONDS, return the bytes so far.
         """
         # a daemon of the program in another process group may keep the pipe open
         await asyncio.wait([self._task], timeout=ENDED_SECONDS)

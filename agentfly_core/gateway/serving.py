@@ -26,7 +26,7 @@ MOST_BYTES = 256 * 1024 * 1024
 
 
 def endless(spec: RolloutSpec) -> RolloutSpec:
-    """Return `spec` without tools, rewards, and limits on turns and on sampled tokens.
+    """Return `spec` without its tools and rewards, and without limits on turns and sampled tokens.
 
     Clients of a served policy have their own tools.
     """
@@ -47,9 +47,10 @@ class ServedPolicy:
 
     `spec` is a result of `endless`, without limits on turns. `cast` contains the sampler sessions
     of all speakers. Two requests belong to the same episode if their messages before the first
-    reply are equal. If a client sends back an earlier reply, the recorded tokens of this reply are
-    used instead of new tokens for its text. The most recently used episodes are kept, with at most
-    MOST_BYTES in total. If the sampler dies, the future `lost` raises the error.
+    reply are equal. If a client sends back an earlier reply, the prompt contains the tokens that
+    were sampled for this reply. Its text is not encoded a second time. The most recently used
+    episodes are kept, with at most MOST_BYTES in total. If the sampler dies, the future `lost`
+    raises the error.
     """
 
     name: str

@@ -219,7 +219,9 @@ class GatewaySession:
         speaker.answer(text)
 
     def close(self) -> None:
-        """Cancel the replies in progress. Do not train replies that no client has received."""
+        """Cancel the replies in progress. If no client has received a reply, exclude it from
+        training.
+        """
         for exchange in (one for same in self._exchanges.values() for one in same):
             # `cancel` returns False if the replies are done
             if not exchange.replies.cancel() and not exchange.failed and not exchange.received:

@@ -92,8 +92,8 @@ class WarmInterpreter:
         return self._process.poll() is None
 
     def fork(self, arguments: Sequence[str], env: Mapping[str, str], streams: Streams) -> Forked:
-        """Fork a program with these standard streams. It becomes the leader of a new process
-        session.
+        """Fork a program with these standard streams. The program becomes the leader of a new
+        process session.
 
         Raises OSError if the program cannot be forked, and StartAgain if the interpreter has died.
         """
@@ -122,9 +122,9 @@ _warm: dict[Warmed, WarmInterpreter] = {}
 
 
 def warm(warmed: Warmed) -> WarmInterpreter:
-    """Return this process's warm interpreter with these properties.
+    """Return the interpreter with the properties `warmed`, which this process keeps.
 
-    Start it if it is missing or has died.
+    Start the interpreter if it is missing or has died.
     """
     with _turn:
         if (there := _warm.get(warmed)) is None or not there.alive:
