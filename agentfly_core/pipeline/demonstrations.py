@@ -70,7 +70,7 @@ class DemonstrationPlayer:
         return scripted(policy, self.tokenizer, self.spec.template)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
-        """Draw `count` episodes. Each task gets its quota of these episodes."""
+        """Draw `count` episodes. The quotas divide them among the tasks."""
         specs, seeds = list[EpisodeSpec](), (self.seed, "demonstrations")
         quotas = self.quotas(count)
         by_name = by_task(self.problems, quotas)
@@ -160,11 +160,10 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:
-    """Return the spec for a byte tokenizer, which needs more tokens for a text than other
-    tokenizers.
+    """Return a copy of the spec for a byte tokenizer.
 
-    Replies and contexts may have any length. The limit on observations is BYTES_A_TOKEN times
-    higher.
+    A byte tokenizer needs more tokens for the same text. Replies and contexts may therefore have
+    any length, and the limit on observations is BYTES_A_TOKEN times higher.
     """
     return replace(
         spec,
@@ -184,8 +183,8 @@ def unshown(
 ) -> list[Spans]:
     """Return token spans from which a tokenizer can be made without demonstrations.
 
-    Each item contains the prompt of a problem and an empty call of every tool. `quotas` contains
-    the number of problems of each task.
+    Each item contains the prompt of a problem, and a call of every tool with empty arguments.
+    `quotas` contains the number of problems of each task.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -92,7 +92,7 @@ def _copy(source: Path, folder: Path, jinja: str | None, stop: Sequence[int]) ->
 
 
 def _rewrite(path: Path, **values: JSON) -> None:
-    """Change values in a JSON file. A key with the value None is removed."""
+    """Change the values of these keys in a JSON file. A key with the value None is removed."""
     changed = json.loads(path.read_text(encoding="utf-8")) | values
     kept = {key: value for key, value in changed.items() if key not in values or value is not None}
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False), encoding="utf-8")

@@ -36,7 +36,7 @@ def find(store: Store, target: ArtifactKey) -> Reused | None:
 
 
 def publish(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """Publish the folder that `make` fills. The metrics and the duration are stored in
+    """Publish the folder that `make` fills. The metrics from `make` and its duration are stored in
     `metrics.json`.
     """
     with store.publish(target) as folder, measuring(folder) as metrics:

@@ -230,7 +230,7 @@ class ChatPlayer:
         lacks.
 
         Raises ValueError if the row lists an unknown tool without a schema, or calls a tool that is
-        not listed. Also raises ValueError if it changes the schema of an experiment's tool.
+        not listed. Also raises ValueError if the row changes the schema of an experiment's tool.
         """
         own = {tool.name: tool for tool in self.spec.tools}
         listed = [tool.schema for tool in own.values()] if row.tools is None else row.tools

@@ -106,7 +106,7 @@ def kept_for_others(store: Store, run: str) -> Kept:
 
 
 def _keep_for(record: RunRecord, store: Store, run: str, kept: Kept) -> None:
-    """Add the steps of `run` that the run with this record needs."""
+    """Add the steps of `run` that another run needs to `kept`. `record` describes the other run."""
     parent, reference = _steps_in(run, record["parent"]), _steps_in(run, record["reference"])
     kept.policies.update(parent | reference)
     if not (parent or record["settings"].get("fork") or record.get("frozen")):

@@ -92,9 +92,9 @@ def score(
     """Publish the scores and the ledger for the episodes of a step or an evaluation.
 
     Scores in `before` (an earlier round) and in `ready` are reused. A step may have several rounds,
-    in which new problems replace problems without an advantage. For the rounds 1, 2, ..., `round`
-    is their number, and each round has its own artifact. The final scores have the `round` 0.
-    `what` is the name of the stage in logs.
+    in which new problems replace problems without an advantage. `round` is the number of the round:
+    1, 2, ... Each round has its own artifact. The final scores have the `round` 0. `what` is the
+    name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 

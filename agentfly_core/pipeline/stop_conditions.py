@@ -52,7 +52,7 @@ def stop_if_unscored(
     """Raise GateClosed if too many episodes lack a reward.
 
     "Too many" means more than two episodes, and more than `share` of all episodes. `scores[i]`
-    belongs to `trajectories[i]`. FAILED episodes do not count as unscored, because
+    belongs to `trajectories[i]`. Episodes with the ending FAILED do not count as unscored, because
     `stop_if_failing` counts them.
     """
     rewards = {score.trajectory_id: score.reward for score in scores}
@@ -140,8 +140,8 @@ def warnings(
     """Return the warnings of a step about health signs.
 
     A sign with `steps: 3` causes a warning after 3, 6, 12, 24, ... consecutive steps. `advice` maps
-    names of signs to texts that are added to their warnings. If a sign with `stop` was seen in
-    enough consecutive steps, GateClosed is raised.
+    names of signs to texts that are added to their warnings. If a sign with the setting `stop` was
+    seen in enough consecutive steps, GateClosed is raised.
     """
     raised = due(signs, metrics)
     texts = {

@@ -25,7 +25,7 @@ ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
 
 
 def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
-    """Return the overrides of a forked run. The setting `fork` comes first.
+    """Return the overrides of a forked run: the setting `fork`, followed by `overrides`.
 
     Raises ValueError if an override changes a setting that a fork inherits.
     """
@@ -74,9 +74,9 @@ def check_start(run: Run | RunRequest) -> None:
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
     """Raise ValueError unless the store contains all files of the origin that a new fork needs.
 
-    A fork needs policies. It also needs the learner state if it inherits the optimizer state. This
-    raises ValueError, too, if the settings change the order of problems or do not fit the learner
-    state.
+    A fork needs the policies from which its first steps sample. It also needs the learner state if
+    it inherits the optimizer state. This raises ValueError, too, if the settings change the order
+    of problems or do not fit the learner state.
     """
     # with staleness (sampling from older policies), the first steps also use policies before
     # `fork.step`
@@ -110,8 +110,9 @@ def _require_fitting(old: Algorithm, new: Algorithm, added: Adapter | None) -> N
     """Raise ValueError if a fork cannot continue with the learner state of its origin.
 
     `old` is the algorithm of the origin, and `new` the algorithm of the fork. The fork must not add
-    a critic or an adapter (`added`), because the learner state lacks their weights. It must not set
-    another weight of an adaptive KL penalty, because the learner state contains the adapted weight.
+    a critic or an adapter (`added`), because the learner state lacks their weights. It must not
+    change the weight of an adaptive KL penalty, because the learner state contains the adapted
+    weight.
     """
     before, after = (getattr(algorithm, "kl", None) for algorithm in (old, new))
     critics = get_args(Critic)  # each has the weights of the critics before it

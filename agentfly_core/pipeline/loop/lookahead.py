@@ -66,10 +66,11 @@ def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], Played
     """Yield a function `played_by(step, policy)`, which returns the episodes of a step.
 
     Call `played_by` once for each step of the run, in ascending order. `policy` is the policy
-    before the step. `play(policy, version, step)` is the function that plays a step. Let s be
-    `rollout.max_staleness`. Step k is played with the policy after step k - 1 - s, or with policy 0
-    if k - 1 - s is negative. The choice of the policy does not depend on the speed of rollouts or
-    updates. If s is above 0, a thread plays the next steps while the block runs.
+    before the step. `play(policy, version, step)` is a function that plays a step with the policy
+    after step `version`. Let s be `rollout.max_staleness`. Step k is played with the policy after
+    step k - 1 - s, or with policy 0 if k - 1 - s is negative. The choice of the policy does not
+    depend on the speed of rollouts or updates. If s is above 0, a thread plays the next steps while
+    the block runs.
     """
     staleness = run.settings.rollout.max_staleness
     if staleness == 0:

@@ -90,7 +90,7 @@ def histories_of(trajectory: Trajectory) -> list[tuple[int, ...]]:
 def chat_row(trajectory: Trajectory, conversation: RecordedConversation) -> dict[str, Any]:
     """Convert a conversation to a row with messages in OpenAI's format.
 
-    Replies that are not trained are marked by the key `train`.
+    Replies that are not trained get `"train": false`.
     """
     turns, shared = conversation
     items = [item for turn in turns for item in (*turn.read, turn.reply)]

@@ -31,7 +31,7 @@ Show = Callable[[Piece | str], None]
 
 
 class Mode:
-    """A mode of playing. The methods are hooks that a subclass overrides.
+    """A mode of playing episodes, such as a live view or a chat. Subclasses override its hooks.
 
     Hooks can replace the sampler and the spec, and handle each finished episode. The hooks of this
     class change nothing. `name` is recorded in play.json.
@@ -40,14 +40,14 @@ class Mode:
     name: ModeName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """Return the sampler that is used for the play.
+        """Return the sampler for the episodes: `sampler` itself, or a replacement.
 
         `decode` converts tokens to text, including special tokens.
         """
         return sampler
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """Return the spec that is used for the play."""
+        """Return the spec for the episodes: `spec` itself, or a changed copy."""
         return spec
 
     def ended(self, trajectory: Trajectory) -> None:

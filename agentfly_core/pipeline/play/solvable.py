@@ -89,8 +89,8 @@ def _checked(
 ) -> tuple[list[str], dict[str, str]]:
     """Check a reward with right and wrong example answers.
 
-    Returns the lines of the report, and the problems that cannot be solved. The problems are a
-    mapping from the problem id to the reason why the right answer does not earn the full reward.
+    Returns the lines of the report, and the problems that cannot be solved. The second value maps
+    each problem id to the reason why the right answer does not earn the full reward.
     """
     pairs, unsolvable = _readable(examples, problems)
     right = [(problem, text) for problem, answers in pairs for text in answers.right[:2]]
@@ -118,7 +118,7 @@ def _readable(
 ) -> tuple[list[tuple[Problem, Examples]], dict[str, str]]:
     """Return the problems with their example answers, and the errors that `examples` raised.
 
-    The errors are a mapping from the problem id to the message.
+    The second value maps problem ids to error messages.
     """
     pairs, errors = list[tuple[Problem, Examples]](), dict[str, str]()
     for problem in problems:

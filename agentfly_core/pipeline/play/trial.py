@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def evenly(items: Sequence[T], most: int) -> list[T]:
-    """Return at most `most` items, at equal distances in `items`."""
+    """Return at most `most` items, evenly spread over `items`."""
     count = min(most, len(items))
     return [items[len(items) * number // count] for number in range(count)]
 

@@ -69,7 +69,10 @@ def update(
 
 
 def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
-    """Fill a folder with hard links to the files of a policy. Its weights are not changed."""
+    """Fill a folder with hard links to the files of a policy.
+
+    This replaces an update if updates do not change weights.
+    """
     for path in policy.iterdir():
         if path.name not in (MANIFEST, METRICS):
             os.link(path, folder / path.name)
@@ -266,8 +269,8 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     """Bring the learner to the state before `step`.
 
-    If the learner has another state, start from the newest stored state, and repeat the updates
-    after it.
+    If the learner has another state, start from the newest stored state, and repeat all later
+    updates.
     """
     if checkpointer.learner.label() == label_of(run, step - 1):
         return

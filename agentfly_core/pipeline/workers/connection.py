@@ -93,8 +93,8 @@ class Connection:
     def received(self) -> FromWorker | None:
         """Return the next message of the worker, or None after LOOK seconds.
 
-        Raises Disconnected if the worker has died. A worker that is blocked is killed: its last
-        heartbeat is older than the time limits of its calls.
+        Raises Disconnected if the worker has died. If the last heartbeat of the worker is older
+        than the time limits of its calls, the worker is blocked and is killed.
         """
         try:
             message = decoded(self.process.lines.receive(LOOK))

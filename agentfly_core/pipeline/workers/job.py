@@ -70,10 +70,10 @@ class JobPlayer(Protocol):
 class Blame:
     """Episodes of a job that may have killed a worker.
 
-    `failed` contains the episodes that certainly killed a worker, with the cause by id:
-    `{"9f2c01d4": "The tool 'search' ended its process: SIGSEGV"}`. These episodes fail without
-    being played. `suspects` contains the ids of episodes that may have killed a worker. They are
-    played one by one after the other episodes.
+    `failed` maps the ids of episodes that certainly killed a worker to the cause: `{"9f2c01d4":
+    "The tool 'search' ended its process: SIGSEGV"}`. These episodes fail without being played.
+    `suspects` contains the ids of episodes that may have killed a worker. They are played one by
+    one after the other episodes.
     """
 
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -105,8 +105,8 @@ class Blame:
         return Blame(failed, [one for one in self.suspects if one != episode])
 
     def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
-        """Return `episodes` with the failed and the suspected episodes in their `blamed` and
-        `suspects`.
+        """Return copies of `episodes` with `blamed` set to the failed episodes, and `suspects` to
+        the suspects.
         """
         return [replace(one, blamed=self.failed, suspects=self.suspects) for one in episodes]
 

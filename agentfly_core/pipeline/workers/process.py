@@ -105,7 +105,7 @@ class WorkerProcess:
         self._end()
 
     def _connected(self) -> Connection:
-        """Return the connection to the worker process. If it is missing, start a process."""
+        """Return the connection to the worker process. If the process is missing, start it."""
         # the next job must not be blamed for this death
         if self._connection and self._connection.process.lines.at_end:
             self._connection.death()
@@ -182,7 +182,8 @@ class WorkerProcess:
 def worker(
     number: int, setup: Setup, budgets: Mapping[str, Budget], owner: str, logs: Path
 ) -> Iterator[WorkerProcess]:
-    """Start a worker for the duration of the block. `number` is part of the name of its log.
+    """Start a worker for the duration of the block. `number` is part of the name of the worker's
+    log.
 
     `owner` is the uid of the run. Raises RuntimeError if an environment is still in use when the
     block ends.

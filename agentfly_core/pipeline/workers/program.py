@@ -160,7 +160,7 @@ def _served(session: _Session) -> None:
 
 
 def _do(message: Assigned, player: LocalPlayer, sampler: str, session: _Session) -> None:
-    """Play a job. Send the published artifact or the error to the session."""
+    """Play a job. Send the published artifact or the error to the main process."""
     try:
         metrics = message.metrics if sampler else player.load(message.job)
         artifact = player.play(message.job, message.blame, metrics)
