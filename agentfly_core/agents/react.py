@@ -78,8 +78,9 @@ def instructions(tools: Sequence[ToolSchema]) -> str:
 def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
     """Parse the tool call in a reply.
 
-    The text after "Action Input:" is a JSON object, or the value of the tool's only argument. If
-    the call cannot be parsed, return BadCall.
+    The text after "Action Input:" is a JSON object with the arguments. If the tool has a single
+    argument of the type string, the text can also be this string. If the call cannot be parsed,
+    return BadCall.
     """
     match = _ACTION.search(text)
     if match is None:
