@@ -168,7 +168,8 @@ def require_vocabulary(
 ) -> None:
     """Raise ValueError if token ids of the tokenizer are beyond the embeddings of the model.
 
-    Special tokens that neither the chat template nor the tokenizer uses are ignored.
+    Unused special tokens are ignored. A special token is used if the chat template contains the
+    token, or if the token begins or ends texts (bos and eos).
     """
     size = config.get_text_config(decoder=True).vocab_size
     template = str(getattr(tokenizer, "chat_template", None) or "")

@@ -242,7 +242,7 @@ def _repair_config(model: PreTrainedModel) -> None:
 def _quiet() -> Iterator[None]:
     """Suppress warnings of transformers in the `with` block.
 
-    Problems of loading are not lost, because `require_complete` raises them.
+    Missing or wrong weights are still reported, because `require_complete` raises an error.
     """
     logging.disable_progress_bar()
     level = logging.get_verbosity()
