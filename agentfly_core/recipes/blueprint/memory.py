@@ -43,9 +43,9 @@ def remember(
 ) -> None:
     """Write the memory for the next step to `folder`.
 
-    It contains the rows of the memory in the folder `before`, and the blueprints of all episodes in
-    which the reward `building` is 1. It has one blueprint for each order: a new blueprint replaces
-    an old one.
+    The new memory contains the rows of the memory in the folder `before`, and the blueprints of all
+    episodes in which the reward `building` is 1. If an order already has a blueprint, the new
+    blueprint replaces the old blueprint.
     """
     rows = {row["id"]: row for row in Shelf(before).rows}
     read = {one.episode: one for one in trajectories if one.speaker == INTERPRETER}
