@@ -22,8 +22,9 @@ PLURALS = {single: kind for kind, single in KINDS.items()}
 def grounded(text: str) -> str:
     """Reply as the grounder, which selects the next endpoint.
 
-    Its first reply selects the search for an id, the second the endpoint that has the value. The
-    third reply is the answer. `text` contains the values that the observer has extracted so far.
+    The first reply selects the search for an id. The second reply selects the endpoint that has the
+    value. The third reply is the answer. `text` contains the values that the observer has extracted
+    so far.
     """
     aspect, single, name, parameter, option, key = _question(text)
     kind, values = PLURALS[single], re.findall(r"^- .* -> (.*)$", text, re.M)

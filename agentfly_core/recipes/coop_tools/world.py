@@ -77,7 +77,7 @@ class RestWorld:
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
-        """The names of all things by kind. The first name of each kind has the id 1."""
+        """The names of all films, people and shops. The first name of each list has the id 1."""
         draw = self._draw("names")
         pairs = [f"{first} {second}" for first in _FIRST for second in _SECOND]
         return {kind: draw.sample(pairs, ENTITIES) for kind in KINDS}
