@@ -105,9 +105,9 @@ class Evolve:
         return result
 
     def operators(self, episode: Episode, result: str) -> PromptOperators:
-        """Make the operators of the evolution.
+        """Make the operators of the evolution, which prompt a new speaker of the role `evolver`.
 
-        They prompt a new speaker with the role `evolver`.
+        `result` is the result of the first agent.
         """
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt

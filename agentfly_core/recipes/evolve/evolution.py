@@ -26,9 +26,9 @@ class Evolution:
     mutation: bool = True
 
     def calls(self, parents: int, turns: int = 1) -> int:
-        """Return the largest number of replies in one generation.
+        """Return the largest possible number of replies in one generation.
 
-        The generation has `parents` parents, and each child replies at most `turns` times.
+        The generation has `parents` parents, and each child gives at most `turns` replies.
         """
         proposed = self.proposals * (1 + self.quality_check) if self.mutation else 0
         return parents + proposed + self.children * turns + 1

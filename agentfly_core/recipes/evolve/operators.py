@@ -62,9 +62,9 @@ class PromptOperators:
     async def mutation(
         self, parents: Sequence[AgentSpec], result: str, number: int
     ) -> AgentSpec | None:
-        """Propose a new agent that differs from all parents. The first proposal has the number 1.
+        """Propose a new agent that differs from all parents.
 
-        `result` is the merged answer so far.
+        `result` is the merged answer so far. `number` counts the proposals from 1.
         """
         prompt = (
             f"{_listed(parents)}\nThe answer so far: {result}\nProposal {number}. {MUTATION} {SPEC}"
@@ -72,7 +72,7 @@ class PromptOperators:
         return _spec(await self._reply(prompt))
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
-        """Whether a child shares a skill with the team and differs from each agent of the team.
+        """Ask the speaker whether a child shares a skill with the team, and differs from each agent.
 
         The team contains the parents and the children accepted so far.
         """
