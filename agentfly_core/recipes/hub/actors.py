@@ -111,8 +111,8 @@ class Actor:
     def _serve(self, link: socket.socket) -> None:
         """Answer requests in the forked process.
 
-        First, the process replays the journal. For all requests of the journal except the last, it
-        sends no answer, because the hub already has these answers.
+        First, the process replays the journal. Only the last request of the journal is answered,
+        because the hub already has the answers to the earlier requests.
         """
         waits_for, faults = len(self._journal) - 1, Faults()
         with link.makefile("r") as lines, asyncio.Runner() as runner:

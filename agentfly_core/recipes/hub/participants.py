@@ -96,7 +96,7 @@ class Participant:
         return reply
 
     def observe(self, message: Delivery) -> None:
-        """Schedule the observation of a message, after the work of all earlier calls."""
+        """Observe a message in the background, when the work of all earlier calls has ended."""
         self._begin(self._observe(message))
 
     async def settled(self) -> None:
