@@ -100,8 +100,8 @@ class PrefixTrees:
 def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
     """Convert a boolean mask to an additive mask [trees, 1, N, N].
 
-    An entry is 0 if the token attends to the other token. Otherwise it is the smallest number of
-    the dtype.
+    The entry for two tokens is 0 if the first token attends to the second token. Otherwise it is
+    the smallest number of the dtype.
     """
     # not -inf, because the softmax of a row with only -inf is nan
     mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
