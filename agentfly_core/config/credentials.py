@@ -27,8 +27,11 @@ class SecretGiven(ValueError):
 def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
     """Raise SecretGiven if a setting contains a secret.
 
-    A setting contains a secret if it has the name of a secret, such as `api_key`, or if its value
-    contains a password in a URL or the value of a secret environment variable.
+    These settings contain a secret:
+
+    - a setting with the name of a secret, such as `api_key`
+    - a setting with a password in a URL
+    - a setting with the value of a secret environment variable, such as HF_TOKEN
     """
     for key, value in _leaves(settings):
         if fault := _fault(key[-1], value):
@@ -43,10 +46,9 @@ def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
 
 
 def _fault(key: str, value: JSON) -> str:
-    """Return what is wrong with a setting, as a phrase that follows the setting's name in a
-    message.
+    """Return why a setting is refused as a secret, or an empty text if it is not a secret.
 
-    The result is empty if the setting is not a secret.
+    The text follows the setting's name in a message: "holds a password in a URL".
     """
     text, name = str(value), _name(key)
     if isinstance(value, str) and redact(text) != text:

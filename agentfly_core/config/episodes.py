@@ -15,10 +15,11 @@ SPLITS = ("train", "validation", "test")
 class Curriculum(Section):
     """Choose the problems of a step by their pass rates: `{window: 4, by: kind}`.
 
-    A step draws its problems from `window` times as many candidates. The sampling weight of a
-    problem is p (1 - p) + 0.01, where p is the problem's pass rate in earlier steps. One solved and
-    one unsolved episode are added to the counts. If `by` names a fact (entry of `Problem.facts`),
-    all problems with the same value of the fact have a common pass rate.
+    With `window: 4`, a step that plays 16 problems samples them from 64 candidates. The sampling
+    weight of a problem is p (1 - p) + 0.01, where p is the problem's pass rate in earlier steps. p
+    is computed as (solved + 1) / (scored + 2) from the numbers of solved and scored episodes. If
+    `by` is a key of `Problem.facts`, all problems with the same value for this key share one pass
+    rate.
     """
 
     window: Annotated[int, Field(ge=2)] = 4
@@ -29,19 +30,20 @@ class Branching(Section):
     """Forks of episodes after tool results (ARPO, arXiv 2507.19849): `{total: 16, init: 8, k: 20,
     alpha: 0.5, beta: 0.2, mode: entropy}`.
 
-    A problem has `total` episodes. `init` of these episodes begin with the problem's prompt, and
-    each of them can be forked (total - init) / init times. If fewer forks are made, episodes that
-    begin with the prompt are played instead. A fork is a further episode in which the reply to a
-    tool's result is sampled again. After each reply to a tool's result, the mode decides whether to
-    fork:
+    A fork is a further episode in which the reply to a tool's result is sampled again. A problem
+    has `total` episodes. `init` of these episodes begin with the problem's prompt, and each of them
+    can be forked (total - init) / init times. If fewer forks are made, further episodes begin with
+    the prompt, until the problem has `total` episodes.
+
+    P = alpha + beta (H - H_first) / log(vocabulary) is limited to the range 0 to 1. H is the mean
+    entropy of the first `k` tokens of a reply to a tool's result. H_first is the mean entropy of
+    the first `k` tokens of the first reply by the same speaker. `mode` decides whether the episode
+    is forked before the reply:
 
     - `entropy` forks with probability P.
     - `threshold` forks if P is above `tau`.
     - `random` forks with probability `alpha`.
     - `never` does not fork: all `total` episodes begin with the prompt.
-
-    P = alpha + beta (H - H_first) / log(vocabulary), limited to the range 0 to 1. H is the mean
-    entropy of the reply's first `k` tokens. H_first is the same mean for the speaker's first reply.
     """
 
     total: Annotated[int, Field(ge=2)] = 16
@@ -64,13 +66,14 @@ class Branching(Section):
 
     @property
     def reads_entropies(self) -> bool:
-        """Whether the mode decides by the entropies of tokens."""
+        """Whether `mode` needs token entropies. True for `entropy` and `threshold`."""
         return self.mode in ("entropy", "threshold")
 
     def check_service(self, name: str) -> None:
-        """Raise ValueError if the mode needs entropies, because a chat service returns none.
+        """Raise ValueError if `mode` needs entropies of tokens, which a chat service does not
+        return.
 
-        `name` is the name of the chat service.
+        The message contains `name`, the name of the chat service.
         """
         if self.reads_entropies:
             raise ValueError(
@@ -84,11 +87,12 @@ class Rollout(Section):
 
     - `shard`: how many episodes are played together. If the sampler dies, at most one shard is
       lost.
-    - `refills`: how many further rounds of problems a step may play. They replace problems with
-      equal rewards in all episodes (dynamic sampling, DAPO, arXiv 2503.14476). The default depends
-      on the algorithm.
-    - `max_staleness`: if it is s, step k samples with the policy of step k - 1 - s, while updates
-      of earlier steps are still running.
+    - `refills`: the largest number of further sampling rounds in a step. Each of these rounds
+      replaces problems with equal rewards in all episodes (dynamic sampling, DAPO, arXiv
+      2503.14476). The default depends on the algorithm.
+    - `max_staleness`: the age of the sampling policy in updates. With 0, step 7 samples with the
+      policy after step 6. With 1, step 7 samples with the policy after step 5, while the update of
+      step 6 is still running.
     - `branching`: forks of episodes. `branching.total` replaces `group_size`.
     """
 
@@ -142,10 +146,10 @@ class Rollout(Section):
 class Evaluate(Section):
     """The evaluation on held-out problems.
 
-    The test split is evaluated before and after training. If `every` is above 0, the validation
-    split is evaluated after every `every` steps. `pass_at` has values of k for pass@k. `by` names a
-    fact (entry of `Problem.facts`). Success is then also reported for each value of the fact.
-    `datasets` has further datasets that are evaluated whenever the test split is evaluated.
+    The test split and the datasets in `datasets` are evaluated before and after training. With
+    `every: 5`, the validation split is evaluated after every 5 steps. With `every: 0`, that split
+    is never evaluated. `pass_at` has values of k for pass@k. If `by` is a key of `Problem.facts`,
+    success is also reported for each value of this key.
     """
 
     goal: str = Field(

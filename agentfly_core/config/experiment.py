@@ -66,10 +66,10 @@ class Update(Section):
     """The update of a step. It consists of `epochs` x `mini_batches` optimizer steps of AdamW.
 
     The learner state is stored every `learner_every` steps. The newest `keep_learner` states and
-    the weights of the newest `keep_policies` policies (0: all) are kept. With `share_prefixes`, a
-    common prefix such as a prompt is computed only once. Results then differ by rounding. `update:
-    none` means `{weights: false}`: steps play and score episodes and update the memory
-    (`agent.remembers`), but do not train.
+    the weights of the newest `keep_policies` policies are kept. `keep_policies: 0` keeps the
+    weights of all policies. With `share_prefixes`, a common prefix such as a prompt is computed
+    only once, which changes results by rounding. `update: none` means `{weights: false}`: steps
+    play and score episodes and update the memory (`agent.remembers`), but do not train.
     """
 
     # an unset value is not part of keys and digests
@@ -119,7 +119,7 @@ class OrderPosition(Section):
 
 
 class Night(Section):
-    """The number of a nightly run, and where it begins in the order of problems:
+    """The number of a nightly run, and its first position in the order of each task's problems:
     `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Sampling seeds depend on `number`.
     """
 
@@ -144,7 +144,7 @@ class Fork(Section):
 
 
 class Gates(Section):
-    """The largest shares of failed and of unscored episodes with which a stage does not fail."""
+    """A stage fails if its share of failed or of unscored episodes is above these limits."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
@@ -303,7 +303,7 @@ class Settings(Section):
         return by_task
 
     def quotas(self, count: int) -> dict[str, int]:
-        """Divide `count` in proportion to the tasks' weights: `{"sums": 5, "shop": 3}`."""
+        """Divide `count` in proportion to the tasks' weights. For 8: `{"sums": 5, "shop": 3}`."""
         weights = {name: task.weight for name, task in self.tasks.items()}
         return quotas(weights or {SINGLE: 1.0}, count)
 
@@ -335,7 +335,7 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The key of the reward that decides success: GOAL with `tasks`, "" without rewards."""
+        """The key of the reward that decides success. Empty without rewards, GOAL in mixtures."""
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
@@ -353,14 +353,14 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Self:
-        """These settings with `seed` replaced by `data.seed`, if that is set. The keys of the
-        dataset and of held-out episodes use this seed.
+        """These settings with the seed of the dataset: `data.seed`, if it is set, replaces `seed`.
+        The artifact keys of the dataset and of held-out episodes use this seed.
         """
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data_seed, "data": data})
 
     def with_code(self, code: Mapping[str, Mapping[str, str]]) -> Self:
-        """Return these settings with `code` replaced, the digests of the author's modules."""
+        """Return these settings with new code digests: `{"rollout": {"my_tools": "9f2c..."}}`."""
         return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
 
     def on(self, dataset: HeldOutDataset) -> Self:
@@ -369,8 +369,8 @@ class Settings(Section):
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings with new problems for a confirmation, the second comparison of a
-        night. The seed of the data depends on `earlier`, the number of earlier confirmations.
+        """Return these settings with new problems for a confirmation (second comparison in a
+        night). The seed of these problems depends on `earlier`, the count of earlier confirmations.
         """
 
         def fresh(data: Data) -> Data:
@@ -389,7 +389,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the values that determine a step's seeds: `(0, 7)`, or `(0, "night", 12, 7)`."""
+        """Return the values that seed step 7: `(0, 7)`, or `(0, "night", 12, 7)` in night 12."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

@@ -66,7 +66,9 @@ def load(path: str) -> Any:
 
 
 def _where_to_look(missing: str) -> str:
-    """Return a hint for a missing module: a similar name, or the folder of the command."""
+    """Return a hint for a missing module: a similar name, or the folder in which to run the
+    command.
+    """
     package, _, name = missing.rpartition(".")
     folders = getattr(sys.modules.get(package), "__path__", ())
     if hint := nearest(name, [module.name for module in pkgutil.iter_modules(folders)]):
@@ -145,11 +147,11 @@ def parameters_of(maker: Maker) -> Parameters:
 
 
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
-    """Return the types of the parameters of `maker` that are in `names`.
+    """Return the types of the parameters of `maker` with a name in `names`.
 
-    If the default of a parameter is None, its type allows null. Annotations of parameters that are
-    not in `names` are not evaluated, so they may use names that are imported only for type
-    checking. Raises ValueError if an annotation cannot be evaluated.
+    A parameter with the default None also allows null. Raises ValueError if an annotation cannot be
+    evaluated. Annotations of other parameters are not evaluated, because their types may be
+    imported only for type checking.
     """
     parameters = {key: p for key, p in parameters_of(maker).items() if key in names}
     annotations = {
@@ -178,7 +180,10 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
 
 
 def nullable(kind: Any) -> Any:
-    """Return a type that also allows None, as the annotation in `n: int = None` is meant."""
+    """Return a type that also allows None.
+
+    This corrects annotations such as `n: int = None`, which exclude their own default.
+    """
     if get_origin(kind) is Annotated:
         inner, *metadata = get_args(kind)
         return Annotated[Optional[inner], *metadata]  # noqa: UP045

@@ -82,8 +82,8 @@ def names(folder: Path = CONF) -> list[str]:
 
 
 def flows() -> list[tuple[str, str]]:
-    """Return each experiment in conf/ with each flow in its setting `flows`: `[("tptu",
-    "evaluate_plans")]`.
+    """Return (experiment, flow) for each flow in the setting `flows` of each experiment in conf/:
+    `[("tptu", "evaluate_plans")]`.
 
     Files that cannot be read are skipped. The commands that use such a file print the reason.
     """
@@ -100,7 +100,10 @@ def has_lost(experiment: str, flow: str) -> bool:
 
 
 def _flows_of(experiment: str) -> tuple[str, ...] | None:
-    """Return the flows of an experiment: none if its file is missing, None if it cannot be read."""
+    """Return the flows of an experiment.
+
+    The result is empty if the experiment's file is missing, and None if the file cannot be read.
+    """
     path = CONF / f"{experiment}.yaml"
     try:
         return _flows(path, path.stat().st_mtime_ns)
@@ -318,8 +321,9 @@ def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JS
 
 
 def _in_full(key: str, value: JSON) -> JSON:
-    """Return the long form of `update: none`, because a later override of another key in `update`
-    would replace the short form.
+    """Return `{"weights": False}` for `update: none`, and any other value unchanged.
+
+    A later override such as `update.epochs=2` would otherwise remove `none`.
     """
     return {"weights": False} if (key, value) == ("update", "none") else value
 
@@ -327,7 +331,7 @@ def _in_full(key: str, value: JSON) -> JSON:
 def _replaced(
     tree: JSON, path: Sequence[str], value: JSON, above: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """Replace the value at a path of keys in `tree`, which is itself at the keys `above`."""
+    """Return `tree` with the value at `path` replaced. `above` is the path to `tree` itself."""
     here = tree if isinstance(tree, Mapping) else _opened(tree, above)
     first, *rest = path
     inner = _replaced(here.get(first), rest, value, (*above, first)) if rest else value
@@ -335,9 +339,9 @@ def _replaced(
 
 
 def _opened(short: JSON, keys: Sequence[str]) -> dict[str, JSON]:
-    """Write a short form in full, such as `{"weight": 2.5}` for the weight of a reward.
+    """Return the long form of a section: `{"weight": 2.5}` for a reward with the weight 2.5.
 
-    Otherwise an override of another key would remove it.
+    An override of another key in the section would otherwise remove the weight.
     """
     numbers = {"rewards": RewardPart.SHORT, "environments": PoolSettings.SHORT}
     key = "use" if isinstance(short, str) else numbers.get("".join(keys[-2:-1]))
@@ -381,7 +385,7 @@ def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the sections in an annotation such as `dict[str, Sign | None]`."""
+    """Yield the pydantic models in an annotation: `Sign` for `dict[str, Sign | None]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for option in getattr(annotation, "__args__", ()):

@@ -101,7 +101,7 @@ class AlgorithmPart(Part):
 class TemplatePart(Part):
     """A chat template. `use` is an import path, `default`, `hermes` or `model`.
 
-    With `model`, which is the model's own template, variables of this template can be set: `{use:
+    `model` is the model's own template. Its variables are further keys of the section: `{use:
     model, enable_thinking: false}`. If `use` is missing and `show_tools` is set, the template is
     `hermes`. If `use` is missing and only other settings are set, the template is `model`.
     """
@@ -125,7 +125,7 @@ class TemplatePart(Part):
 
 
 class Data(Part):
-    """A dataset. `use` names a function of seed, train, validation, test, and its own settings."""
+    """A dataset. The function in `use` gets seed, train, validation, test and all further keys."""
 
     train: Positive
     validation: Annotated[int, Field(ge=0)] = 200
@@ -152,10 +152,10 @@ class ToolPart(ShortForm, Part):
 
 
 class FlowPart(ToolPart):
-    """A flow: a function that returns the rows of a table: `{use: "my_flows:robustness", episodes:
-    50}`.
+    """A flow, such as `{use: "my_flows:robustness", episodes: 50}`.
 
-    The arguments of the function are the experiment and the settings of the flow.
+    `use` names a function that returns the rows of a table. This function is called with the
+    experiment and the further keys of the section, here `episodes`.
     """
 
 
@@ -222,8 +222,8 @@ class AgentPart(Section):
 
     @property
     def speakers(self) -> Mapping[str, SpeakerReference]:
-        """For each role in `frozen`, its policy or chat service. Roles with the value `self`, the
-        trained policy, are left out.
+        """The policy or chat service of each role in `frozen`. Roles with the value `self` (the
+        trained policy) are left out.
         """
         named = {role: speaker(who) for role, who in self.frozen.items()}
         return {role: who for role, who in named.items() if who}
@@ -243,10 +243,10 @@ class AgentPart(Section):
 
     @property
     def untrained(self) -> Sequence[str]:
-        """The roles that the trained policy plays, although their replies are not trained.
+        """The roles that the trained policy plays without learning from their replies.
 
-        These are the roles with the value `self` in `frozen`. If the agent is a program and its
-        setting `train` lists roles, all roles that are not in `train` are included, too.
+        These are the roles with the value `self` in `frozen`. If an agent that is a program has the
+        setting `train`, its roles that are neither in `train` nor in `frozen` are included, too.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -290,7 +290,7 @@ class OwnSettings:
 
     - `keys`: the place of the section in the experiment's settings
     - `path`: the import path of the class or function
-    - `taken`: the keys that belong to the section itself, so a setting cannot have these names
+    - `taken`: the section's own keys. A setting must not have one of these names.
     """
 
     keys: Keys
@@ -369,11 +369,11 @@ class WarmStart(Section):
     """The warm start: supervised fine-tuning on demonstrations before reinforcement learning.
 
     `demonstrations` has three forms. An import path names a policy (an `async def` of one
-    Conversation), or a function of problems, seed and its own settings that returns a policy.
-    `run:NAME@STEP` selects episodes of the steps 1 to STEP of a run by RejectionSampling.
-    `file:PATH` imitates all chats in a file, with the settings of ChatFile.
+    Conversation), or a function that returns a policy. This function gets problems, seed and
+    `settings`. `run:NAME@STEP` selects episodes of the steps 1 to STEP of a run by
+    RejectionSampling. `file:PATH` imitates all chats in a file, with the settings of ChatFile.
 
-    Training consists of `rounds`. After each round, it can be continued if it was interrupted. The
+    Training consists of `rounds`. An interrupted run continues after the last finished round. The
     learning rate decreases from round to round. With 4 rounds, it is 1, 3/4, 1/2 and 1/4 of
     `learning_rate`.
     """

@@ -32,21 +32,23 @@ class GuardDataset(HeldOutDataset):
     """A dataset on which success must not fall by more than `margin`: `{use:
     "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
 
-    A margin below 2.5 standard errors of the difference would reject policies that are equally
-    good. With one episode per problem, 2.5 standard errors are 0.04 to 0.05 for 1,000 problems, and
-    0.08 to 0.10 for 250 problems.
+    `margin` should be at least 2.5 standard errors of the difference in success. With a smaller
+    margin, an equally good policy may be rejected by chance. With one episode per problem, 2.5
+    standard errors are 0.04 to 0.05 for 1,000 problems, and 0.08 to 0.10 for 250 problems.
     """
 
     margin: Margin = 0.05
 
 
 class Confirmation(Section):
-    """The confirmation: a challenger that won must win a second time, on further problems.
+    """The confirmation: a second comparison, on further problems, of a policy that won the first
+    comparison of a night. The policy is promoted only if it wins again.
 
-    - `use: fresh`: `times` x data.test problems, which are generated with another seed
-    - `use: split`: the share `share` of the test problems. The first comparison does not use them.
+    - `use: fresh`: compare on new problems with another seed. Their number is `times` x data.test.
+    - `use: split`: compare on the share `share` of the test problems. The first comparison uses
+      only the other test problems.
     - `use: auto`: `fresh` for a dataset that is decorated with `@generated`, else `split`
-    - `use: none`: without a confirmation
+    - `use: none`: promote the policy without a second comparison
     """
 
     use: Literal["auto", "fresh", "split", "none"] = "auto"
@@ -55,22 +57,24 @@ class Confirmation(Section):
 
 
 class Promotion(Section):
-    """The conditions under which a night's policy is promoted. They must hold with 95 % confidence.
+    """The conditions under which a night's policy is promoted (becomes the champion). They must
+    hold with 95 % confidence.
 
-    Success must be higher, and each guard must be within its margin. A guard is a value that must
-    not become much worse. `null` removes a guard.
+    The policy's success must be higher than the champion's, and each guard must be within its
+    margin. A guard is a value that must not become much worse. `null` removes a guard.
 
-    - `rewards`: how much the mean of each reward, or of a part of a reward, may fall
+    - `rewards`: how much the mean of each reward may fall. The limit also holds for each part of a
+      reward.
     - `reward_margins`: margins of single rewards, by their names in MLflow: `{"exact/tag": 0.02}`
     - `tasks`: how much success may fall in each task
     - `tokens`: how much the number of sampled tokens may grow, as a share. The default is a
       quarter, because better answers are often longer.
-    - `unreadable_calls`, `unscored`: how much the share of unreadable tool calls, and the share of
-      unscored episodes, may grow
+    - `unreadable_calls`: how much the share of unreadable tool calls may grow
+    - `unscored`: how much the share of unscored episodes may grow
     - `start`: the policy from which the next night starts
 
-    With 1,000 problems, a 95 % bound is 0.02 to 0.04 below the difference. With a margin below
-    0.05, the result would therefore depend on chance.
+    With 1,000 problems, the 95 % bound is 0.02 to 0.04 below the measured difference. A margin
+    below 0.05 would therefore reject policies by chance.
     """
 
     rewards: Margin | None = 0.05

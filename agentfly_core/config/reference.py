@@ -117,7 +117,7 @@ class ScriptPolicy:
 
 
 class WordPolicy(Enum):
-    """A policy that is named by a single word."""
+    """A policy that is named by a single word, such as `oracle`."""
 
     BASE = "base"
     """The model that the experiment starts from."""
@@ -162,10 +162,10 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
 
 
 def model_reference(text: str) -> ModelReference:
-    """Parse the setting `model`.
+    """Parse the setting `model`, such as `run:demo@7` or `Qwen/Qwen2.5-3B-Instruct`.
 
-    If a folder with this name exists, the folder is used and not the model with this id on the hub.
-    Raises ValueError if the text is not a reference to a model.
+    If `text` is the path of a folder, this folder is used, even if it is also the id of a model on
+    the hub. Raises ValueError if `text` is not a reference to a model.
     """
     kind, colon, name = text.partition(":")
     match kind, colon:

@@ -81,7 +81,8 @@ class Endpoint(Section):
 
     `max_requests` limits the number of requests of a command, including retries. `max_tokens`
     limits the total number of tokens in the prompts and replies of a command. `extra` has further
-    fields for each request. If the value of a field is null, a default field is removed.
+    fields of each request. `extra: {temperature: null}` removes the field `temperature` from
+    requests.
     """
 
     url: Annotated[
@@ -249,8 +250,9 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """For each node, the indices of the learner's workers, or of their GPUs: `{"localhost":
-        (1, 2, 3)}`.
+        """The indices of the learner's workers on each node: `{"localhost": (1, 2, 3)}`.
+
+        If `learner_gpus` is set, the first node has these GPU indices instead.
         """
         counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}

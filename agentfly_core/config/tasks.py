@@ -147,8 +147,9 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def datasets(data: Mapping[str, Any]) -> list[str]:
-    """Return the import path of a dataset. For a mixture, the import paths of the datasets of its
-    tasks follow.
+    """Return the import path of a dataset.
+
+    For a mixture of tasks, the result also has the import path of each task's dataset.
     """
     parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
     return [data["use"], *(part["use"] for part in parts)]
