@@ -43,7 +43,7 @@ from agentfly_core.sandbox.confined import isolates
 
 
 def check(settings: Settings) -> dict[str, Task]:
-    """Import the tasks of an experiment. Raises ValueError if a setting or a part is wrong."""
+    """Import and check the tasks of an experiment. Raises ValueError if a setting is wrong."""
     # checked first, because `make` of a wrong class would raise another error
     _require_algorithm(settings.algorithm.use)
     tasks = import_tasks(settings)
@@ -84,7 +84,7 @@ def check(settings: Settings) -> dict[str, Task]:
 
 
 def check_beginning(settings: Settings) -> None:
-    """Raise ValueError if sizes, the model or data files prevent a run from starting."""
+    """Raise ValueError if token limits, batch sizes, the model or data files are unusable."""
     agent, rollout, update = settings.agent, settings.rollout, settings.update
     # only a value that the user has set must fit
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
@@ -108,7 +108,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError if a model cannot be trained. The check needs a config on this machine."""
+    """Raise ValueError if a model cannot be trained. An uncached hub model is not checked."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -156,8 +156,8 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 def template_report(model: str, part: Part) -> list[str]:
     """Return remarks on the chat template `part` of a model in a local folder.
 
-    The model's own template is tested with sample messages, and the results are returned. Another
-    template gets a note if its prompts differ from the prompts of the model's own template.
+    The model's own template is tested with sample messages, and the remarks are the results.
+    Another template gets a remark if the model's own template writes different prompts.
     """
     if not isinstance(model_reference(model), LocalModel):
         return []
@@ -174,7 +174,7 @@ def template_report(model: str, part: Part) -> list[str]:
 
 
 def _differs(template: ChatTemplate, tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokenizer's own template is usable and its prompts differ from `template`'s."""
+    """Whether the tokenizer has a usable template that writes other prompts than `template`."""
     try:
         played = ModelTemplate(tokenizer)
     except ValueError:
@@ -280,7 +280,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError if a task has too few training problems or `night` does not fit."""
+    """Raise ValueError if a task has too few problems, or if `night` names an unknown task."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
@@ -329,7 +329,10 @@ def _require_algorithm(use: str) -> None:
 
 
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
-    """Raise ValueError if the promotion settings do not fit the rewards or the datasets."""
+    """Raise ValueError if `promotion` names an unknown reward.
+
+    The error is also raised for `confirmation: fresh` if a dataset is not marked @generated.
+    """
     for name in promotion.reward_margins:
         # the parts of a reward are unknown before it scores, so only the reward's name is checked
         if name.partition("/")[0] not in names:
@@ -347,7 +350,7 @@ def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Seq
 
 
 def _require_correction(use: str, update: Update, max_staleness: int, needs: Needs) -> None:
-    """Raise ValueError unless the loss corrects exactly once for sampling by an older policy."""
+    """Raise ValueError if off-policy correction is missing, applied twice or without effect."""
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, but {use} does not compare with an old policy. "

@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
     """Raise ValueError if a run cannot be continued with `steps` as its number of steps.
 
-    This is so if the version of a stage changed since the run began, or if the run has already done
-    more than `steps` steps.
+    A run cannot be continued if the version of a stage changed since the run began, or if more than
+    `steps` steps are already finished.
     """
     name = record["name"]
     refuse_other_stages(name, record)

@@ -75,9 +75,10 @@ class Experiment:
         return cls(name, settings, origin, algorithm, whole, tasks, site, store, pinned)
 
     def on(self, settings: Settings) -> Self:
-        """Return the experiment with changed settings of data, model, code digests or steps.
+        """Return the experiment with `settings`.
 
-        The imported tools, rewards and agents are kept.
+        Only data, model, code digests and steps may differ from the old settings. The imported
+        tools, rewards and agents are kept.
         """
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
@@ -105,8 +106,8 @@ class Experiment:
         return self.changed(agent=type(part).model_validate({**limits, **settings}))
 
     def run_name(self, name: str, new: bool) -> str:
-        """Return the name of a run: `name`, or if it is empty, a default such as
-        `quickstart-24d40af7`.
+        """Return the name of a run: `name`, or a default such as `quickstart-24d40af7` if `name` is
+        empty.
 
         The default contains a digest of the settings. If `new` is True and the name is taken, a
         number is added: `quickstart-24d40af7-2`. Raises ValueError if `name` cannot be a folder
@@ -171,9 +172,10 @@ class Experiment:
 
     @property
     def reference(self) -> Pointer | None:
-        """The reference policy of the algorithm's KL penalty, if it is a policy of another run.
+        """The reference policy of the algorithm's KL penalty if it belongs to another run, else
+        None.
 
-        The penalty then names it as run:NAME@STEP. Otherwise the result is None.
+        The result is also None for a penalty that refers to the run's own start policy.
         """
         policy = run_step(self.algorithm.needs.reference or "")
         return of_run(self.store, policy, "algorithm.kl.reference").policy if policy else None
@@ -195,7 +197,7 @@ class Experiment:
         return digests | dict.fromkeys(self.settings.agent.untrained, SELF)
 
     def memory_of(self, policy: Pointer) -> Pointer | None:
-        """Return the memory (a folder of files) with which a policy plays.
+        """Return the memory (a folder of files) of a policy.
 
         Returns None for a policy without memory, or if `agent.remembers` is not set.
         """
@@ -207,8 +209,8 @@ class Experiment:
         """Score each trajectory with the rewards of its task.
 
         `among` has all trajectories of the step, for rewards that compare episodes. In a mixture,
-        each score also contains the goal of its task under a name that all tasks share. In an
-        experiment without rewards, each trajectory gets the reward `Unscored`.
+        the reward that decides success in a task is also stored under the key GOAL, which all tasks
+        share. In an experiment without rewards, each trajectory gets the reward `Unscored`.
         """
         if not self.whole.rewards:
             return [
@@ -232,8 +234,8 @@ class Experiment:
 
         A policy has one number of the model's dtype for each weight. A learner state has three
         float32 numbers for each weight: the master copy and the two moments of AdamW. With a critic
-        model, it has six numbers for each weight. Both sizes are 0 if an adapter is trained that
-        does not exist yet.
+        model, it has six numbers for each weight. If an adapter is trained, but `policy` is not an
+        adapter yet, both sizes are 0.
         """
         files, base = adapter_artifact.folders(self.store, policy)
         if self.settings.adapter and base is None:
@@ -268,9 +270,9 @@ class Experiment:
     def divided_site(self) -> Site:
         """The site settings for the learner and the sampler.
 
-        If both run on CPUs at the same time, each of them gets half of the threads. A step of
-        SmolLM2-135M on two cores then took 9.9 to 10.6 s. If both used all threads, it took 12.2 to
-        13.4 s.
+        If both run on CPUs at the same time, each of them gets half of the threads. On two cores, a
+        step of SmolLM2-135M takes 9.9 to 10.6 s with divided threads. It takes 12.2 to 13.4 s if
+        both use all threads.
         """
         together = self.settings.rollout.max_staleness > 0 and self.site.device == "cpu"
         each = {"threads": max(1, self.site.threads // 2)} if together else {}

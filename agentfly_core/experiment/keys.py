@@ -71,12 +71,12 @@ class StageKeys:
         return f"{SHARED}/solvable/{key[:16]}.json"
 
     def data_files(self) -> dict[str, Path]:
-        """Return the existing files that settings of the dataset name, by setting:
-        `{"train_file": Path("train.jsonl")}`. In a mixture of tasks, the task precedes the setting:
-        `{"sums/train_file": Path("train.jsonl")}`.
+        """Return the files in the settings of the dataset, by the key of the setting:
+        `{"train_file": Path("train.jsonl")}`.
 
-        Existing folders are included if the setting has the type Path. The files of a list are
-        numbered: `{"files/0": Path("train.jsonl")}`.
+        In a mixture of tasks, the key begins with the task: `{"sums/train_file":
+        Path("train.jsonl")}`. The files of a list are numbered: `{"files/0": Path("train.jsonl")}`.
+        A setting of the type Path may also name a folder. Missing files are left out.
         """
         paths = {}
         for task, one in self.settings.each.items():
@@ -139,8 +139,8 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of the demonstrations for the warm start (supervised fine-tuning).
 
-        `frozen` has the digests of frozen speakers by role, and `memory` is the memory with which
-        `model` plays.
+        `frozen` has the digests of frozen speakers by role. `memory` is the memory that the
+        episodes of `model` read.
         """
         inputs = {"model": model.digest, "data": data.digest, **_players(frozen, memory)}
         inputs |= self._chats()
@@ -175,9 +175,8 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of one shard (batch) of the episodes of a step.
 
-        `drawn` identifies the problems of the shard's round (see `SamplingRound.drawn`). `frozen`
-        has the digests of frozen speakers by role, and `memory` is the memory with which `policy`
-        plays.
+        `drawn` identifies the problems of the sampling round (see `SamplingRound.drawn`). `frozen`
+        has the digests of frozen speakers by role. `memory` is the memory that the episodes read.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
@@ -196,7 +195,7 @@ class StageKeys:
         """Return the key of one shard (batch) of a policy's held-out episodes.
 
         All runs of a store share these episodes. `frozen` has the digests of frozen speakers by
-        role, and `memory` is the memory with which `policy` plays.
+        role. `memory` is the memory that the episodes read.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "evaluate", "dtype", "code.rollout")
@@ -210,9 +209,9 @@ class StageKeys:
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
         """Return the key of the scores of `rollouts`, the episodes of a step or an evaluation.
 
-        The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. A
-        step that replaces problems (`rollout.refills`) also scores the episodes before each
-        replacement, in the rounds 1, 2, ...
+        The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. With
+        `rollout.refills`, the step is also scored before the first refill (round 1), before the
+        second refill (round 2), and so on.
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")
@@ -302,7 +301,7 @@ def ledger(run: str, policy: Pointer) -> ArtifactKey:
 
 
 def _texts(key: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yield a text, or the texts in a list, with their keys. A default may be a Path or a tuple."""
+    """Yield texts in the value of a setting with their keys: `("files/0", "train.jsonl")`."""
     if isinstance(value, str | Path):
         yield key, str(value)
     elif isinstance(value, list | tuple):
@@ -316,14 +315,14 @@ def _takes_paths(kind: object) -> bool:
 
 
 def _players(frozen: Mapping[str, str], memory: Pointer | None) -> dict[str, str]:
-    """Return the inputs of episodes that come from frozen speakers and from the memory:
+    """Return the digests of frozen speakers and of the memory, which are inputs of episodes:
     `{"speaker/critic": "9f2c...", "memory": "77b0..."}`.
     """
     return {**{f"speaker/{role}": who for role, who in frozen.items()}, **_remembered(memory)}
 
 
 def _remembered(memory: Pointer | None) -> dict[str, str]:
-    """Return the input of an artifact that comes from the memory: `{"memory": "77b0..."}`."""
+    """Return the memory's digest as an input of an artifact: `{"memory": "77b0..."}`."""
     return {MEMORY: memory.digest} if memory else {}
 
 

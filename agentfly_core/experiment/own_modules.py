@@ -35,7 +35,7 @@ class Package:
 
     - `files`: the SHA-256 digest of each file
     - `parts`: the digest of each top-level function and class
-    - `imports`: the names of the top-level modules that it imports
+    - `imports`: the names of the top-level modules that the package imports
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class Package:
 def sources(module: str) -> dict[str, str]:
     """Return the SHA-256 digest of each file of a module's top-level package.
 
-    Files of the packages that it imports are included, unless these packages are installed. The
-    result is empty for modules of AgentFly and of the standard library. Raises ValueError if a
-    source file of the module is missing.
+    The files of imported packages that are not installed are included. The result is empty for
+    modules of AgentFly and of the standard library. Raises ValueError if a source file of the
+    module is missing.
     """
     return {name: own for package in _reached(module) for name, own in package.files.items()}
 
@@ -122,7 +122,7 @@ def definitions(path: PurePath, source: bytes) -> dict[str, str]:
 
     For `my_shop/prices.py`, the result is `{"my_shop.prices": "77b0c2a1", "my_shop.prices.price":
     "9f2c51aa"}`. The entry `my_shop.prices` is the digest of all lines outside of functions and
-    classes. If the file cannot be parsed, it is the digest of all lines.
+    classes. If the file cannot be parsed, the only entry is the digest of all lines.
     """
     module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
     lines = source.splitlines(keepends=True)
@@ -141,10 +141,11 @@ def definitions(path: PurePath, source: bytes) -> dict[str, str]:
 
 
 def _imports(source: bytes) -> set[str]:
-    """Return the names of the top-level modules that a source imports.
+    """Return the names of the top-level modules that a source file imports.
 
-    Modules of AgentFly and of the standard library are left out. A line of a text may look like an
-    import, so the result may contain names of modules that do not exist.
+    Modules of AgentFly and of the standard library are left out. Imports are found by a regular
+    expression, which also matches texts that look like an import. The result may therefore contain
+    names of modules that do not exist.
     """
     tops = set[str]()
     for package, modules in IMPORT.findall(source):
@@ -154,8 +155,10 @@ def _imports(source: bytes) -> set[str]:
 
 
 def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
-    """Return the digests of all functions and classes that the modules contain or import, and of
-    the files in `data`, shortened to 8 hex digits.
+    """Return the digests of all functions and classes that the modules contain or import.
+
+    The result also has the digests of the files in `data`. All digests are shortened to 8 hex
+    digits.
     """
     packages = (package for module in modules for package in _reached(module))
     own = {name: part for package in packages for name, part in package.parts.items()}

@@ -24,10 +24,10 @@ def policy_at(
 ) -> ScriptedPolicy:
     """Load the scripted policy at an import path.
 
-    The path names a policy, or a function of problems, seed and settings that returns a policy.
-    Some functions have a setting `spoilt`, the share of deliberate mistakes. If the argument
-    `spoilt` is not None, it replaces the value of this setting. Raises ValueError if the path names
-    any other object, or if the settings do not fit the function.
+    The path names a policy, or a function that returns a policy. This function is called with
+    problems, seed and settings. Some functions have a setting `spoilt`, the share of deliberate
+    mistakes. If the argument `spoilt` is not None, it replaces the value of this setting. Raises
+    ValueError if the path names any other object, or if the settings do not fit the function.
     """
     check_policy(path, settings)
     loaded = load(path)

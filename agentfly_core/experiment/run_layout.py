@@ -22,7 +22,7 @@ class EpisodeLayout:
     """The paths of episodes that were played together, for example in a step.
 
     `scored` is the artifact with the scores of all episodes. The manifest of this artifact lists
-    the shards (batches) of the episodes as inputs. The function `rollouts` reads them.
+    the shards (batches) of the episodes as inputs. The function `rollouts` returns these shards.
     """
 
     def __init__(self, uri: str) -> None:
@@ -81,7 +81,7 @@ class RunLayout:
     - `start`: a pointer to the policy before step 1
     - `links`: the ids of the run in other systems, such as MLflow
     - `summary`, `ledger`: the result and the table of played problems of a finished run
-    - `report`: for a run of nightly training that was judged, a report in Markdown
+    - `report`: the report of a nightly run in Markdown
     """
 
     def __init__(self, name: str) -> None:
@@ -129,10 +129,9 @@ def run_records(store: Store) -> Iterator[RunRecord]:
 
 
 def undamaged(store: Store, uri: str, loss: str) -> Any:
-    """Return the content of a JSON file that a run can do without, or None if it is missing.
+    """Return the content of an optional JSON file of a run, or None if the file is missing.
 
-    If the file is damaged, a warning with the consequence `loss` is logged, and the result is None,
-    too.
+    If the file is damaged, a warning with the consequence `loss` is logged, and None is returned.
     """
     try:
         return store.read_json(uri)
@@ -161,8 +160,8 @@ def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
 def done_by(store: Store, run: str, step: int) -> str:
     """Return the name of the run that did the step `step` of the run `run`.
 
-    In most cases, this is the name `run`. If the run is a fork, the steps before the fork were done
-    by the run from which it was forked. Step 0 is the start.
+    If the run is a fork, the steps before the fork were done by the run from which it was forked.
+    In all other cases, the result is `run`. Step 0 is the start of a run.
     """
     try:
         record = store.read_json(RunLayout(run).record)
@@ -173,8 +172,9 @@ def done_by(store: Store, run: str, step: int) -> str:
 
 
 def step_layout(store: Store, name: str, step: int) -> StepLayout:
-    """Return the paths of a run's step. If the run is a fork, they may be in the run from which it
-    was forked.
+    """Return the paths of a run's step.
+
+    If the run is a fork, a step before the fork has its paths in the run from which it was forked.
     """
     return RunLayout(done_by(store, name, step)).step(step)
 
@@ -213,7 +213,7 @@ def begun_shards(store: Store, folder: str) -> list[str]:
 
 
 def rollouts(scored: Artifact) -> list[Pointer]:
-    """Return, in order, the shards whose episodes have their scores in `scored`.
+    """Return the shards (batches of episodes) whose scores are in `scored`, in order.
 
     The shards are in the same folder as `scored`.
     """

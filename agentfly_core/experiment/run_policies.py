@@ -38,8 +38,8 @@ def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference
 def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
     """Return the policy that `where` names, together with the name of its run.
 
-    Step 0 is the policy before step 1. Raises ValueError if the policy is missing or was kept
-    without its weights. The message begins with `key`, the setting that names the policy.
+    Step 0 is the policy before step 1. Raises ValueError if the policy is missing, or if its
+    weights were removed. The message begins with `key`, the setting that names the policy.
     """
     with at(key):
         policy = (
@@ -58,10 +58,10 @@ def of_run(store: Store, where: RunPolicy | LastPolicy, key: str) -> Parent:
 
 
 def inherited_template(store: Store, model: str, template: TemplatePart) -> TemplatePart:
-    """Return the chat template with which `model` plays.
+    """Return the chat template of an experiment with the settings `model` and `template`.
 
-    If `model` names a run and `template` is the default, this is the template of that run.
-    Otherwise it is `template`.
+    If `model` names a run and `template` is the default, the result is the template of the named
+    run. Otherwise the result is `template`.
     """
     own = template == TemplatePart(use="default") and model.startswith("run:")
     parent = policy_of_run(model) if own else None

@@ -152,8 +152,8 @@ def require_rewards(goal: str) -> None:
 def agent_of(part: AgentPart) -> Agent:
     """Import the agent that `part.use` names.
 
-    If it is a class, one object of the class plays all episodes. Raises ValueError if it is not an
-    agent.
+    If `part.use` names a class, one object of this class plays all episodes. Raises ValueError if
+    `part.use` does not name an agent.
     """
     with at("agent.use"):
         named = load(part.use)
@@ -177,7 +177,8 @@ def agent_of(part: AgentPart) -> Agent:
 def remember_of(path: str) -> Remember:
     """Import the function that `agent.remembers` names.
 
-    Raises ValueError unless it is a plain function of five arguments (see `Remember`).
+    Raises ValueError if the function is async, or if it does not have five arguments (see
+    `Remember`).
     """
     with at("agent.remembers"):
         remember: Remember = load(path)
@@ -192,8 +193,9 @@ def remember_of(path: str) -> Remember:
 def tools_of(part: ToolPart) -> tuple[Tool, ...]:
     """Load the tools that an entry of the setting `tools` names.
 
-    The entry names a tool, or with settings also a plain function that returns tools. Raises
-    ValueError if it names any other object, or if the function returns any other object.
+    The entry names a tool. An entry with settings may also name a plain function that returns
+    tools. Raises ValueError if the entry names any other object, or if the function returns any
+    other object.
     """
     with at("tools"):
         if part.settings and inspect.isfunction(load(part.use)):

@@ -75,8 +75,8 @@ def _digested(
 ) -> dict[str, dict[str, str]]:
     """Return the digests of the author's modules for each stage.
 
-    `paths` has the import paths that each stage uses. `data` has the digests of the `code_files`,
-    which all digests cover.
+    `paths` has the import paths that each stage uses. `data` has the digests of the `code_files`.
+    Each module's digest also covers `data`.
     """
     code = {}
     for stage, used in paths.items():
@@ -103,8 +103,8 @@ def modules_of(code: Code) -> dict[str, str]:
 
 
 def recorded(code: Code, data_files: Iterable[str]) -> CodeRecord:
-    """Return the digests of the code in the form of run.json. They are recorded together with the
-    git revision of the working directory.
+    """Return the code record for run.json: the digests of the code, and the state of the working
+    directory's git repository.
     """
     modules = modules_of(code)
     parts = parts_of(modules, _digests(data_files))
@@ -112,7 +112,7 @@ def recorded(code: Code, data_files: Iterable[str]) -> CodeRecord:
 
 
 def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeRecord:
-    """Return the code record `before` of a continued run, with modules added that are new."""
+    """Return the code record of a continued run: `before`, updated with the digests of `code`."""
     now = recorded(code, data_files)
     return {
         "modules": {**before["modules"], **now["modules"]},
@@ -122,8 +122,10 @@ def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeR
 
 
 def changed(record: RunRecord, code: Code) -> list[str]:
-    """Return the names of the modules with digests in `code` that differ from the digests in
-    run.json: `["my_shop"]`.
+    """Return the names of the modules that changed since the run began: `["my_shop"]`.
+
+    The digests in `code` are compared with the digests in run.json. Modules that are missing in
+    `code` or in run.json are skipped.
     """
     before, now = record["code"]["modules"], modules_of(code)
     # a module that the settings no longer name is a changed setting, which is refused elsewhere
