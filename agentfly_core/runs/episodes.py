@@ -79,10 +79,11 @@ class Episodes:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
-    """Read the episodes of the step `number`, or if it is None, of the last step with episodes.
+    """Read the episodes of the step `number`. If `number` is None, read the last step with
+    episodes.
 
-    A forked run also has the steps before the fork, which another run did. Raises ValueError if
-    episodes are missing.
+    If the run is a fork, `number` may also be a step before the fork. Raises ValueError if episodes
+    are missing.
     """
     layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
@@ -133,8 +134,9 @@ def trajectories_in(store: Store, rollouts: Iterable[Pointer]) -> list[Trajector
 
 
 def scored_in(store: Store, scored: Artifact) -> list[tuple[Trajectory, Scored]]:
-    """Read the trajectories whose scores are in the artifact `scored`, in order, with their
-    scores.
+    """Return (trajectory, score) for each score in the artifact `scored`.
+
+    The pairs are in the order of the stored trajectories.
     """
     by_id = {score.trajectory_id: score for score in read_scores(store.open(scored) / SCORES)}
     return [(t, by_id[t.id]) for t in trajectories_in(store, rollouts(scored))]
@@ -205,7 +207,10 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
 
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:
-    """Return the piece for a span of sampled tokens. A note is added if a token limit cut it."""
+    """Return the piece for a span of sampled tokens.
+
+    If a token limit ended the reply, a note is added to the text.
+    """
     cut = " (cut at a token limit)" if span.finish == "length" else ""
     return Piece("sampled", decode(span.tokens) + cut)
 

@@ -156,9 +156,14 @@ def run_named(store: Store, reference: str) -> str:
     """Replace the name in a reference by the full name of a run: `quickstart@7` becomes
     `quickstart-1a2b3c4d@7`.
 
-    The name may be the name of a run, the name of an experiment, which means its newest run, or the
-    beginning of the name of only one run. An unknown name is returned unchanged. Raises ValueError
-    if the names of several runs begin with the name.
+    The name in the reference can be:
+
+    - the name of a run
+    - the name of an experiment, which means the newest run of this experiment
+    - the beginning of the name of one run
+
+    An unknown name is returned unchanged. Raises ValueError if several run names begin with the
+    name in the reference.
     """
     name, at, step = reference.removeprefix("run:").partition("@")
     names = store.names("runs")
@@ -242,10 +247,11 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
 
 
 def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
-    """Return the words of a command that name the experiment of a run:
-    `("quickstart", ["seed=1"])`.
+    """Return the experiment of a run and its overrides, as words of a command: `("quickstart",
+    ["seed=1"])`.
 
-    The second entry has the settings that differ from the experiment's current file.
+    The overrides are the settings that differ from the experiment's current file. If this file is
+    not in conf/, its path replaces the name of the experiment.
     """
     path = _file(record)
     in_conf = path is None or path.parent == loading.CONF
@@ -266,8 +272,7 @@ def _file(record: RunRecord) -> Path | None:
 def _changed(record: RunRecord) -> dict[str, JSON]:
     """Return the settings of a run that differ from the current file of its experiment.
 
-    If the file cannot be read, the result has the settings that the command which started the run
-    has overridden.
+    If the file cannot be read, the result has the overrides of the command that started the run.
     """
     settings, path = record["settings"], _file(record)
     try:

@@ -52,10 +52,13 @@ def rollout_metrics(
     all episodes. Times are in seconds. Some metrics are computed differently:
 
     - `reward`, `success`, `reward_extra/*`: means, maxima and minima over scored episodes
-    - `tokens_per_second`: sampled tokens divided by the time in which any episode was played
-    - `zero_spread_groups`: the share of problems where all rewards of each speaker are equal
-    - `avg_bad_calls`: unreadable calls, and calls of tools that are not in `tools`, because a model
-      may invent names. Only tools in `tools` have metrics with their own name.
+    - `tokens_per_second`: the number of sampled tokens divided by the seconds in which at least one
+      episode was played
+    - `zero_spread_groups`: the share of problems on which each speaker has equal rewards in all
+      episodes
+    - `avg_bad_calls`: unreadable calls, plus calls of tools that are not in `tools`
+    - `tool_calls/NAME`, `tool_errors/NAME`: computed only for tools in `tools`, because a model may
+      invent names
     - `avg_lenient_calls`: readable calls that deviate from the template's format
     - `rewritten_replies`: the share of sampled replies that the chat template would write with
       different tokens
@@ -92,7 +95,7 @@ def rewards_by_name(
 def solved(scored: Scored, goal: str) -> bool | None:
     """Whether the reward named `goal` is 1 or more. None if the episode is unscored.
 
-    The result is the same for the scores of all speakers of an episode.
+    If an episode has several speakers, all their scores give the same result.
     """
     if isinstance(scored.reward, Unscored):
         return None
@@ -232,10 +235,11 @@ class _Played:
         return figures
 
     def speakers(self) -> dict[str, float]:
-        """Compute the activity of each speaker per episode, and the mean reward of each speaker.
+        """Compute turns, sampled tokens and tool calls per episode for each speaker, and the mean
+        reward of each speaker.
 
-        The mean reward of a speaker is over the episodes in which the speaker has turns. The result
-        is empty if there are fewer than two speakers.
+        The mean reward of a speaker is computed over scored episodes in which the speaker has
+        turns. The result is empty if there are fewer than two speakers.
         """
         did = activity(self.trajectories)
         if len(did) < 2:
@@ -255,9 +259,10 @@ def _played(trajectories: Sequence[Trajectory], scored: Iterable[Scored]) -> _Pl
 
 
 def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return the share of turns that start a new context because the agent changed the conversation
-    before them. The result has the total and the share of each cause.
+    """Return the share of turns that start a new context because the agent changed earlier
+    messages.
 
+    The result has the total, such as `{"history_rewrites": 0.1}`, and a share for each cause.
     Assistant messages in the first prompt of an agent are few-shot examples and count as unchanged.
     """
     causes = Counter(cause for one in trajectories for cause in _causes(one))

@@ -82,9 +82,9 @@ class Run:
 
     @property
     def reference(self) -> Pointer | None:
-        """The reference policy of the KL penalty if it is a policy of another run.
+        """The reference policy of the KL penalty if it is a policy of another run, else None.
 
-        Otherwise None: the reference is the run's own start policy, or the loss lacks a KL penalty.
+        The result is also None for a penalty that refers to the run's own start policy.
         """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
@@ -110,7 +110,8 @@ class Run:
     def problems_before(self, step: int) -> Counter[str]:
         """Count, for each task, the problems of all steps before `step`: `{"single": 384}`.
 
-        These earlier steps must have been scored. Their ledgers are read only once.
+        All of these steps must have been scored. The ledger (table of problems) of each step is
+        read only once.
         """
         for earlier in range(len(self._problems) + 1, step):
             counts = ledger.problems(self._scored(earlier))
@@ -120,8 +121,8 @@ class Run:
     def pass_rates(self, step: int) -> PassRates:
         """Return the pass rates from which the curriculum draws the problems of the step `step`.
 
-        The pass rates are computed from the steps 1 to `step` - 1 - `rollout.max_staleness`. Their
-        ledgers are read only once.
+        The pass rates are computed from the steps 1 to `step` - 1 - `rollout.max_staleness`. The
+        ledger (table of problems) of each of these steps is read only once.
         """
         # later steps may not be scored yet when this step is played ahead, so they are not used
         last = max(0, step - 1 - self.settings.rollout.max_staleness)
@@ -134,9 +135,9 @@ class Run:
         return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
-        """Return this run with the code digests with which the step `step` was played.
+        """Return this run with the code digests that were valid when the step `step` was played.
 
-        They differ from the present digests if the user accepted a change of code after this step.
+        If the user accepted a code change after this step, these are the digests before the change.
         """
         for accepted in self.record.get("accepted_code", []):
             if step <= accepted["step"]:
@@ -267,7 +268,7 @@ def recorded_settings(record: RunRecord) -> Settings:
 def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
     """Load the experiment of a run.
 
-    Of the run's site, only the chat services are used.
+    The experiment's site has only the chat services of the run's site.
     """
     site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
     settings, frozen = recorded_settings(record), record.get("frozen")
@@ -275,10 +276,10 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:
-    """Count, for each task, the problems of a run that were played and scored: `{"single": 960}`.
+    """Count the played and scored problems of a run for each task: `{"single": 960}`.
 
-    A time limit may have ended the run early. Steps after the run's last step, which were played
-    ahead, are not counted.
+    If a time limit ended the run early, later steps may already have been played. Problems of these
+    steps are not counted.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}

@@ -91,11 +91,12 @@ class RunRequest:
 
 
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
-    """Return a run that could be continued instead of starting a run with `settings`.
+    """Return an existing run that could be continued instead of starting a run with `settings`.
 
-    Its code may differ, and its number of steps may be smaller. The newest run with the same code
-    is returned, or if there is none, the newest of the other runs. A run with the same code and the
-    same number of steps is skipped, because the user gave the new run another name on purpose.
+    The existing run has the same settings. Only its code may differ, and its number of steps may be
+    smaller. A run with the same code is preferred. Among several runs, the newest run is returned.
+    A run with the same code and the same number of steps is skipped, because the user chose another
+    name on purpose.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

@@ -34,11 +34,11 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
 
 
 def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
-    """Copy the policies of other runs that a run needs from `store` to `again`.
+    """Copy policies of other runs from the store `store` to the store `again`.
 
-    These are the policy from which the run starts (its parent), and the reference policy of the KL
-    penalty. Their base models and memories, the learner state of the parent, and the records of the
-    other runs are copied, too.
+    These are the policy from which the run in `record` starts (its parent), and the reference
+    policy of the KL penalty. Their base models and memories, the learner state of the parent, and
+    the records of the other runs are copied, too.
     """
     parent = record["parent"]
     policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]

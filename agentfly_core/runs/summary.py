@@ -158,10 +158,10 @@ class Evaluations:
         return shards, store.artifact(keys.scored(shards).uri)
 
     def with_datasets(self, policy: Pointer, evaluation: Evaluation) -> Evaluation:
-        """Return `evaluation` with the evaluations of the policy on the datasets in
-        evaluate.datasets.
+        """Return `evaluation` with the field `datasets` added.
 
-        Evaluations that are not complete are left out.
+        This field has the policy's evaluations on the datasets in the setting evaluate.datasets.
+        Incomplete evaluations are left out.
         """
         datasets = {}
         for name, dataset in self.experiment.settings.evaluate.datasets.items():

@@ -29,12 +29,11 @@ BUSY = "is being blocked by"
 
 
 def dataset_version(name: str, settings: Settings, project: Path) -> str:
-    """Update the dataset of an experiment in DVC, and return its version.
+    """Update the dataset of an experiment in DVC, and return the dataset's DVC version.
 
-    A version is a text such as "dc97ba12...e1.dir". Only the dataset that the file of the
-    experiment describes has a version. For any other dataset, the result is the reason, such as
-    "none: data or seed overridden". If DVC cannot build the dataset, raises ValueError with the
-    output of DVC.
+    A version is a text such as "dc97ba12...e1.dir". If the dataset cannot have a version, the
+    result is a text with the reason, such as "none: data or seed overridden". Raises ValueError
+    with the output of DVC if DVC cannot build the dataset.
     """
     if "DVC_STAGE" in os.environ:
         return "none: DVC started this command, and versions the data itself"

@@ -56,9 +56,9 @@ class MlflowStore:
     def choose(cls, state: Path, chosen: str = "") -> MlflowStore:
         """Choose the address of MLflow's store.
 
-        This is `chosen`, which comes from the site's settings. If `chosen` is empty, it is the
-        environment variable MLFLOW_TRACKING_URI. If the variable is not set, it is a database in
-        the folder `state`.
+        `chosen` is the address in the site's settings. If it is empty, the environment variable
+        MLFLOW_TRACKING_URI is used. If both are empty, the address is a database in the folder
+        `state`.
         """
         state = state.resolve()
         if chosen:
@@ -112,7 +112,7 @@ def set_aliases(place: MlflowStore, model: str, digests: Mapping[str, str]) -> N
     """Move the aliases of a registered model.
 
     `digests` maps each alias to the digest of a policy. The alias is moved to the newest version of
-    the model that is this policy. If the model does not have such a version, the alias is removed.
+    the model with this digest. If no version has this digest, the alias is removed.
     """
     client, model = place.connect(), foreign_names.mlflow_model(model)
     versions = client.search_model_versions(f"name = '{model}'")
@@ -237,8 +237,8 @@ class MlflowRun:
         """Register a policy as a version of `model` with the tags `lineage`, and move the aliases.
 
         A policy is registered only once. The alias `last` names the newest version. The alias
-        `best` names the version with the highest success, of all versions that were trained on the
-        same dataset as `last`.
+        `best` names the version with the highest success. Only versions with the same dataset as
+        `last` are compared.
         """
         client, model, tags = self.client, foreign_names.mlflow_model(model), _tags(lineage)
         newest_first = ["version_number DESC"]
@@ -272,7 +272,8 @@ class MlflowRun:
 
     @contextlib.contextmanager
     def _attempt(self, name: str) -> Iterator[None]:
-        """Log an error of the `with` block as a warning if MLflow still answers.
+        """Log an error of the `with` block as a warning. During an outage of MLflow, raise an
+        error.
 
         This is used for files and datasets. Metrics must be sent even if the store of artifacts is
         full or forbidden.

@@ -28,10 +28,9 @@ EVALUATE = "agentfly.synced_evaluate"
 
 
 def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
-    """Send how many seconds each stage took that ran before the first step.
+    """Send the seconds and the metrics of the stages that ran before the first step.
 
-    The metrics of these stages are sent, too, for example `warm_start/train/loss` for each round of
-    the warm start.
+    An example is `warm_start/train/loss` for each round of the warm start.
     """
     for stage, artifacts in stages.items():
         measures = [measured(store, artifact) for artifact in artifacts]
