@@ -22,7 +22,7 @@ def started(name: str) -> asyncio.AbstractEventLoop:
 class Threads(ThreadPoolExecutor):
     """An executor that starts a daemon thread for each call.
 
-    A call that hangs therefore neither delays other calls nor keeps the process from ending.
+    If a call hangs, other calls are not delayed, and the process can still end.
     """
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:

@@ -42,7 +42,7 @@ class Device:
         """Lock one of the device's files during the `with` block, and yield the path of this file.
 
         If all files are locked, wait, and pass a message with the names of their holders to `tell`.
-        `holder` is the name that other processes see.
+        `holder` is the name that other processes see for this process.
         """
         named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):
@@ -64,7 +64,7 @@ class Device:
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
-    """Return the GPUs with the indices `numbers`, counted among the GPUs that this process sees.
+    """Return the GPUs with the indices `numbers`. Index 0 is the first GPU that this process sees.
 
     `numbers` is empty for a site without GPUs. `locks` is the folder of the lock files. Raises
     ValueError if a GPU is missing.
@@ -99,10 +99,10 @@ def slot(count: int, locks: str) -> Device:
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
     """Lock devices during the `with` block.
 
-    If a device is locked by another process, wait, and pass the name of this process to `tell`
-    once. `holder` is the name that other processes see, such as "the run nightly-2026-11-21".
-    Devices that an outer block has locked are not locked again. Devices are locked in a fixed
-    order, which avoids deadlocks.
+    If another process has locked a device, wait, and pass a message with the name of that process
+    to `tell`. `holder` is the name that other processes see for this process, such as "the run
+    nightly-2026-11-21". Devices that an outer block has locked are not locked again. Devices are
+    locked in a fixed order, which avoids deadlocks.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]
@@ -117,11 +117,11 @@ def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
 
 
 def _lock(path: Path) -> IO[str] | None:
-    """Open a lock file and lock it. The file is created if it is missing.
+    """Open a lock file and lock it.
 
     Returns None if another process holds the lock. Raises ValueError if the file cannot be created
-    or opened. O_CREAT is not used, because the kernel may refuse it for files of other users in
-    /tmp (fs.protected_regular).
+    or opened. A missing file is created as a temporary file and then linked. This avoids O_CREAT,
+    which the kernel may refuse for files of other users in /tmp (fs.protected_regular).
     """
     try:
         if not path.exists():

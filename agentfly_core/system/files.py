@@ -83,8 +83,8 @@ def make_readable(folder: Path) -> None:
 def uncache(folder: Path) -> None:
     """Remove the files of a folder from the page cache of the kernel, to free memory.
 
-    The next files then use the freed memory. For 1 GiB of new memory, a virtual machine may need 1
-    s, but only 0.2 s for memory that was just freed.
+    Later files then use the freed memory, which is faster than new memory. For 1 GiB, a virtual
+    machine may need 0.2 s with freed memory, and 1 s with new memory.
     """
     for path in filter(Path.is_file, folder.rglob("*")):
         with path.open("rb") as file:
@@ -178,7 +178,7 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
 def contained(root: Path, name: str) -> Path:
     """Return the path of `name` in the folder `root`.
 
-    Raises Damaged if the path leads out of `root`, or if a part of it is a symbolic link.
+    Raises Damaged if the path leads out of `root`, or if it contains a symbolic link.
     """
     try:
         path = root / require_relative(name)

@@ -70,13 +70,13 @@ class Lines:
 class GuardedProcess:
     """A child process that runs a Python module: `GuardedProcess("my_module", {}, 2, table)`.
 
-    The arguments of the module are numbers of file descriptors. The first is a socket to this
-    process (its other end is `lines`). The others are `files`, here `table`. `output` is a file
-    descriptor for stdout and stderr of the child. If it is None, the child uses stdout and stderr
-    of this process.
+    The arguments of the module are numbers of file descriptors. The first number is a socket to
+    this process. In this process, the other end of the socket is `lines`. The further numbers are
+    `files`, such as `table`. `output` is a file descriptor for stdout and stderr of the child. If
+    it is None, the child uses stdout and stderr of this process.
 
-    The child has the environment variables of this process, without the secrets of the Prefect and
-    MLflow servers, and the variables in `env`. The child and its descendants are killed when this
+    The child has the environment variables of this process and the variables in `env`. Secrets of
+    the Prefect and MLflow servers are left out. The child and its descendants are killed when this
     process ends.
     """
 

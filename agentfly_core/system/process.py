@@ -60,10 +60,7 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether the process was started on this machine after the machine's last boot.
-
-        Only then is `alive` certain.
-        """
+        """Whether the process was started on this machine after the machine's last boot."""
         return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property

@@ -107,9 +107,10 @@ class Service:
             time.sleep(0.05)
 
     def lost(self, what: str) -> ServiceLost:
-        """Return an error about this service. Its message contains `what` and lines of the log.
+        """Return an error about this service.
 
-        These lines are the lines that name causes, and the last lines of the log.
+        The message contains `what`, the lines of the log that name causes, and the last lines of
+        the log.
         """
         state = ChildState.read(self.address)
         if state is None:
@@ -184,14 +185,14 @@ def supervised(
 ) -> Iterator[Service]:
     """Run a service during the `with` block. Yields the service before it is ready.
 
-    The service has the environment variables of this process, without the secrets of the Prefect
-    and MLflow servers, and the variables in `env`. `run` is the name of the run to which the
-    service belongs. Service processes that an earlier, dead process of this run has left are killed
+    The service has the environment variables of this process and the variables in `env`. Secrets of
+    the Prefect and MLflow servers are left out. `run` is the name of the run to which the service
+    belongs. If an earlier process of this run died and left service processes, these are killed
     first.
 
-    If the service dies, it is restarted, at most `restarts` times. At the end of the block, it has
-    GRACE seconds to exit. Raises ValueError if the path `socket` is too long, or if other users can
-    enter its folder.
+    If the service dies, it is restarted, at most `restarts` times. At the end of the block, the
+    service has GRACE seconds to exit. Raises ValueError if the path `socket` is too long, or if
+    other users can enter its folder.
     """
     if ended := end_orphans(run):
         logger.warning("Ended the processes %s of a dead owner.", ended)
@@ -224,9 +225,9 @@ def supervised(
 
 
 def end_orphans(run: str) -> list[int]:
-    """Kill the service processes of a run that were started by processes which are now dead.
+    """Kill the orphaned service processes of a run, and return their process ids.
 
-    Returns the process ids of the killed processes.
+    A service process is orphaned if the process that started it is dead.
     """
     ended = orphans_killed(run)
     folders = {marks.get("TMPDIR", "") for marks in ended.values()}
@@ -237,7 +238,7 @@ def end_orphans(run: str) -> list[int]:
 
 
 def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
-    """Kill service processes that were started by processes which are now dead.
+    """Kill orphaned service processes (the process that started them is dead).
 
     If `run` is a name, only processes of this run are killed. If it is None, only processes that do
     not belong to a run are killed. Returns the environment variables of each killed process, by
@@ -276,7 +277,8 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
 def gone(written: str) -> bool:
     """Whether the process that `written` identifies is dead.
 
-    `written` is the value of the environment variable OWNER. The result is False if it is invalid.
+    `written` is the value of the environment variable OWNER. For an invalid value, the result is
+    False.
     """
     try:
         return not Owner.of(strict_json.parse(written)).alive

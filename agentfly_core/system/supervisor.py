@@ -144,7 +144,7 @@ def kill_descendants() -> None:
 def clean(address: str) -> None:
     """Remove the socket, the state files and the folder for temporary files of a service.
 
-    If the folder that contained them is then empty, it is removed, too.
+    The folder of the socket is also removed if it is empty.
     """
     shutil.rmtree(f"{address}.d", ignore_errors=True)
     for path in (address, f"{address}.state", f"{address}.owner"):

@@ -20,12 +20,10 @@ def digest(value: JSON) -> str:
 
 
 def seed(*parts: int | str) -> int:
-    """Derive a seed in [0, 2**63) from some values: `seed(experiment_seed, step, problem_id, chain,
-    turn)`.
-    """
+    """Derive a seed in [0, 2**63) from numbers and texts, such as `seed(0, 7, "add-41-58")`."""
     return int(digest(list(parts))[:16], 16) >> 1
 
 
 def short(*parts: int | str) -> str:
-    """Derive a name of 16 hex digits from some values: `short(step, problem_id, chain, agent)`."""
+    """Derive a name of 16 hex digits from numbers and texts, such as `short(7, "add-41-58")`."""
     return digest(list(parts))[:16]

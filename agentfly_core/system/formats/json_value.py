@@ -42,7 +42,7 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
 def require_levels(value: JSON, most: int, around: int = 0) -> None:
     """Raise ValueError if a value is nested more than `most` levels deep, or contains itself.
 
-    `around` is the number of levels around the value, in recursive calls.
+    Recursive calls count the levels in `around`.
     """
     if isinstance(value, dict | list):
         if around == most:

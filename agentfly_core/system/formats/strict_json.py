@@ -17,9 +17,13 @@ MAX_DIGITS = 100
 def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
     """Parse a JSON text. Raises ValueError for invalid JSON.
 
-    ValueError is also raised if the text has more than `max_bytes` bytes of UTF-8 or more than
-    MAX_DEPTH levels, or if it contains NaN, an infinity, a repeated key, an integer with more than
-    MAX_DIGITS digits, the character NUL or a lone surrogate.
+    These texts are also refused:
+
+    - more than `max_bytes` bytes of UTF-8
+    - more than MAX_DEPTH levels
+    - NaN, infinities, and integers with more than MAX_DIGITS digits
+    - repeated keys of an object
+    - the character NUL and lone surrogates
     """
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")

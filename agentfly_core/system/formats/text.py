@@ -150,7 +150,7 @@ def is_first(warning: str) -> bool:
 def logged(failure: str) -> Iterator[None]:
     """Log any error of the `with` block instead of raising it. The log line begins with `failure`.
 
-    This is for messages to services such as Prefect, because work must not fail if they are lost.
+    This is used for messages to services such as Prefect. Lost messages must not stop the work.
     """
     try:
         yield
@@ -199,8 +199,8 @@ def keeping_secrets() -> Iterator[None]:
 def did_you_mean(word: str, choices: Sequence[str]) -> str:
     """Return a hint for a mistyped name.
 
-    The hint is the most similar name in `choices`. If all names are very different, it lists the
-    first MOST_KNOWN names.
+    The hint is the name in `choices` that is most similar to `word`. Without a similar name, the
+    hint lists the first MOST_KNOWN names.
     """
     if hint := nearest(word, choices):
         return hint
@@ -212,7 +212,7 @@ def nearest(word: str, choices: Sequence[str]) -> str:
     """Return a hint with the most similar name: `nearest("mien", ["mine"])` is " Did you mean
     'mine'?".
 
-    The hint is empty if all names are very different.
+    The hint is empty if all names in `choices` are very different from `word`.
     """
     near = difflib.get_close_matches(word, choices, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
