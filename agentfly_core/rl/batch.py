@@ -16,7 +16,7 @@ LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """Rows of tokens, padded on the right. Column t describes token t, not the next token.
+    """Rows of tokens, padded on the right. Column t of every field belongs to token t.
 
     Example: two trajectories answered "99" and "98". The end-of-turn token is 2. The second
     trajectory lacks this token, because the reply reached the token limit.
@@ -43,7 +43,7 @@ class RolloutBatch:
 
     For tokens that were not sampled, `temperature` is 1, and the fields from `old_logprobs` to
     `weight` are 0. In a new batch from `pack`, `old_logprobs` and `reference_logprobs` are copies
-    of `rollout_logprobs`. Its fields `old_values`, `returns`, `advantages` and `weight` are 0.
+    of `rollout_logprobs`, and `old_values`, `returns`, `advantages` and `weight` are 0.
     """
 
     tokens: Tensor
@@ -62,7 +62,7 @@ class RolloutBatch:
     weight: Tensor
 
     def select(self, chosen: Tensor) -> RolloutBatch:
-        """Return the rows with the indices `chosen`. Padding that they do not need is removed."""
+        """Return the rows with the indices `chosen`, without columns that contain only padding."""
         width = int(self.lengths[chosen].max())
         parts = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
         return RolloutBatch(

@@ -58,7 +58,7 @@ class NoKL(Section):
     in_rewards: ClassVar[bool] = False
 
     def add_needs(self, needs: Needs) -> Needs:
-        """Return the requirements of an algorithm with the requirements of this penalty added."""
+        """Add the requirements of this penalty to the requirements of an algorithm."""
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:

@@ -71,8 +71,8 @@ class Outcomes:
 
         Each tensor in `values` is [n]. The first argument of `how` contains the entries of the
         first tensor for the trajectories of the group. For each tensor, `how` gets one further
-        argument, which contains the mean of each episode in the group. A group gets 0 if the means
-        of the first tensor are nan or all equal.
+        argument: the mean of the tensor over the trajectories of each episode. A group gets 0 if
+        the means of the first tensor are nan or all equal.
 
         Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
         -0.5, 0, 0. Second example: the first of two episodes has two trajectories with the rewards
