@@ -48,10 +48,11 @@ MAX_RESET_BYTES = 65_536
 
 
 class Episode(Speaker):
-    """One attempt of an agent, an `async def agent(episode: Episode) -> Ending`, at a problem.
+    """One attempt of an agent at a problem.
 
-    A speaker is a participant that samples replies. The episode itself is the main speaker. It has
-    the agent's `name` and the experiment's tools.
+    An agent is a function `async def agent(episode: Episode) -> Ending`. A speaker is a participant
+    that samples replies. The episode itself is the main speaker. It has the agent's `name` and the
+    experiment's tools.
 
     - `opening`: the system message, the messages of the problem, and the texts that the method
       `reset` of environments returned
@@ -164,10 +165,11 @@ class Episode(Speaker):
         """Run coroutines of the agent concurrently, and return their results in the order of
         `work`.
 
-        The seeds of replies do not depend on timing. Each coroutine has its own count for limits
-        such as `max_turns`, which starts with the replies before `gather`. If coroutines raise
-        errors, the first error is raised after all coroutines have ended. Any other error is raised
-        instead of an EpisodeOver. Raises ServiceFailure if the coroutines wait for each other.
+        The seeds of replies do not depend on timing. Limits such as `max_turns` are counted
+        separately for each coroutine. The count includes the replies before `gather`. If coroutines
+        raise errors, the first error is raised after all coroutines have ended. Any other error is
+        raised instead of an EpisodeOver. Raises ServiceFailure if the coroutines wait for each
+        other.
         """
         branch = self.history
         branches = branch.fork(len(work))

@@ -186,8 +186,7 @@ class EpisodeState:
 
 
 async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
-    """Call `work`, a method of an environment that saves or restores its state, and return the
-    result.
+    """Call `work`, such as `snapshot` of an environment, and return the result.
 
     Raises NotImplementedError if the environment does not implement the method. Raises
     ServiceFailure for any other error.

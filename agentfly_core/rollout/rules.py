@@ -97,7 +97,10 @@ class EpisodeSpec:
 
     @property
     def failed(self) -> str:
-        """The error of this episode if it killed a worker and is not played again, otherwise ""."""
+        """The error text of an episode that killed a worker process, otherwise "".
+
+        With an error text, the episode is not played again.
+        """
         return self.blamed.get(self.id, "")
 
     @property

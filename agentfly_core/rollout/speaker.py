@@ -341,7 +341,7 @@ class Speaker:
             raise self.rules.too_long(prompt, tokens, self.name == self.state.main)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
-        """Return how many more tokens the episode's limit allows."""
+        """Return the number of tokens that the episode may still sample."""
         sampled = sum(len(one.tokens) for one in branch.replies)
         return max(0, self.rules.max_sampled_tokens - sampled)
 
