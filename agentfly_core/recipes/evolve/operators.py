@@ -72,7 +72,7 @@ class PromptOperators:
         return _spec(await self._reply(prompt))
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
-        """Ask the speaker whether a child shares a skill with the team, and differs from each agent.
+        """Ask the speaker whether a child shares a skill with the team and differs from each agent.
 
         The team contains the parents and the children accepted so far.
         """
