@@ -363,9 +363,9 @@ class EpisodeOver(Exception):
 
 
 class StartAgain(ServiceFailure):
-    """Raised by an agent to play its episode once more from the beginning, with environments reset.
+    """Raised by an agent to play its episode once more from the beginning.
 
-    If the second attempt also raises StartAgain, the episode ends FAILED.
+    Before the second attempt, the environments are reset. If the second attempt also raises StartAgain, the episode ends FAILED.
 
         if killed_by_a_foreign_signal:
             raise StartAgain("The program was killed by signal 9.")
