@@ -365,7 +365,8 @@ class EpisodeOver(Exception):
 class StartAgain(ServiceFailure):
     """Raised by an agent to play its episode once more from the beginning.
 
-    Before the second attempt, the environments are reset. If the second attempt also raises StartAgain, the episode ends FAILED.
+    Before the second attempt, the environments are reset. If the second attempt also raises
+    StartAgain, the episode ends FAILED.
 
         if killed_by_a_foreign_signal:
             raise StartAgain("The program was killed by signal 9.")
