@@ -36,6 +36,7 @@ Bytes = bytes | mmap.mmap
 class CallRecord:
     """A running call: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, in_thread=True)`.
 
+    - `what`: the name of the tool or of the other function that is called
     - `episode`: the id of the episode, or "" for a call outside of episodes
     - `since`: the start of the call on the monotonic clock. In the result of `holder`, it is the
       time when the call's code last started to run on the event loop.
@@ -51,7 +52,7 @@ class CallRecord:
 
     @property
     def overdue(self) -> bool:
-        """Whether the call has run for too long without a pause."""
+        """Whether the call has run for more than `longest` seconds without a pause."""
         return time.monotonic() - self.since > self.longest
 
 
@@ -145,10 +146,7 @@ def calls(table: Bytes) -> Sequence[CallRecord]:
 
 
 def running(table: Bytes) -> Sequence[CallRecord]:
-    """Return the calls that may be running now.
-
-    These are the call that holds the event loop, and all calls in threads.
-    """
+    """Return the call that is running on the event loop now, and all calls in threads."""
     first, threads = holder(table), [call for call in calls(table) if call.in_thread]
     return [first, *threads] if first else threads
 

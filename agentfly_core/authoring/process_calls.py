@@ -187,7 +187,7 @@ _idle: list[_Process] = []
 def _process() -> Iterator[_Process]:
     """Yield an idle process or a new process. At most AT_ONCE processes work at a time.
 
-    If all of them are working, wait until one is idle.
+    If AT_ONCE processes are working, wait until one of them is idle.
     """
     with _seats:
         try:

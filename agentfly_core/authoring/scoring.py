@@ -48,7 +48,7 @@ async def score(
     worker. The values are not weighted.
 
     An episode is Unscored if it FAILED, or if one of its rewards gave no score. It is also Unscored
-    if `Score.by_speaker` contains a speaker without a trajectory. These trajectories are searched
+    if `Score.by_speaker` contains an unknown speaker. The trajectories of all possible speakers are
     in `among`, by default in `trajectories`.
     """
     # as many tasks as the largest `concurrency`, because fewer would silently lower it

@@ -114,8 +114,9 @@ def documentation(function: AuthorFunction) -> Documentation:
 
 
 def _shape(parameters: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:
-    """Make a TypedDict with the types and defaults of the parameters. `described` contains
-    descriptions by parameter.
+    """Make a TypedDict with the types and defaults of the parameters.
+
+    `described` contains the descriptions of parameters, by the parameter's name.
     """
     fields = {}
     for key, parameter in parameters.items():
