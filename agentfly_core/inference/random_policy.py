@@ -64,8 +64,8 @@ def _value(schema: Mapping[str, Any], draw: random.Random, words: Sequence[str])
 def _number(schema: Mapping[str, Any], draw: random.Random, kind: str) -> JSON:
     """Draw a number that respects the bounds in the schema.
 
-    Without a minimum, the smallest number is 0, or 100 below a maximum that is less than 100.
-    Without a maximum, the largest number is 100 above the smallest number.
+    Without a minimum, the smallest number is min(0, maximum - 100). Without a maximum, the largest
+    number is the smallest number + 100.
     """
     low = schema.get("minimum", schema.get("exclusiveMinimum", -inf))
     high = schema.get("maximum", schema.get("exclusiveMaximum", inf))

@@ -17,8 +17,8 @@ class ReplyText:
         text.stops_at(523)  # " Observ": False
         text.stops_at(1131)  # "ation:\\n": True
 
-    Only the end of the text is kept. Special tokens are part of the text. A character may consist
-    of several tokens. It is added to the text when its last token is added.
+    Only the end of the text is kept. Special tokens are part of the text. A character that consists
+    of several tokens is added with the last of these tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:

@@ -54,9 +54,8 @@ class VLLM:
         """Load a policy into the running server, check its weights, and label it with `version`.
 
         If the policy is an adapter, `base` must be the server's model. Waits while the server
-        starts. Raises WrongWeights if the weights do not give the log-probabilities in probe.json,
-        in the policy directory. Raises ServiceLost, with the end of the server's log, if the server
-        dies.
+        starts. Raises WrongWeights if the log-probabilities differ from probe.json in the policy
+        directory. Raises ServiceLost, with the end of the server's log, if the server dies.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")

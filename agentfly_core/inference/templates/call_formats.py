@@ -113,7 +113,7 @@ def _value(text: str, schema: JSON) -> JSON:
     """Convert the text of an argument to a value.
 
     If the argument's schema allows a string, the text itself is the value. Otherwise, the text is
-    parsed as JSON, or as True, False or None.
+    parsed as JSON, or as Python's True, False or None.
     """
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):

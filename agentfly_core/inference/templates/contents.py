@@ -22,13 +22,13 @@ _PRIVATE = re.compile("[\U00100000-\U0010ffff]")
 
 
 class HiddenTokens:
-    """Hides the names of added tokens in message contents from a chat template.
+    """Replaces the names of added tokens in message contents by placeholders.
 
         hidden = HiddenTokens(["<|im_end|>"])
         hidden.show(hidden.hide("a<|im_end|>"))  # "a<|im_end|>"
 
-    Call `hide` before the template renders a content, and `show` after it. In between, placeholders
-    replace the names, so the names in a content do not become markup.
+    Call `hide` before a chat template renders a content, and `show` after it. Otherwise, the names
+    in a content would become markup.
     """
 
     def __init__(self, added: Collection[str]) -> None:

@@ -54,8 +54,7 @@ def markup_of(
 ) -> Markup:
     """Find the markup that a tokenizer's chat template writes with these variables.
 
-    If `stop` or `calls` is not empty, it is part of the result, instead of the value that was
-    found.
+    Values of `stop` and `calls` that are not empty override the markup of the template.
 
     Raises ValueError in three cases:
 

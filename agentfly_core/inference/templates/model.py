@@ -163,8 +163,9 @@ class ModelTemplate:
         return self._replies.text(message)
 
     def end_of(self, message: Message) -> int:
-        """Return the token that ends a reply. GPT-OSS and GLM end a call with another token than
-        a text.
+        """Return the token that ends a reply.
+
+        GPT-OSS and GLM have different end tokens for a tool call and for a text.
         """
         calls = [call for call in message.calls if isinstance(call, ToolCall)]
         if not calls or len(self.stop_tokens) == 1:
@@ -175,9 +176,9 @@ class ModelTemplate:
         return self.stop_tokens[0] if end < 0 else self._renderer.tokens(whole[end:])[0]
 
     def difference(self, messages: MessageList) -> str:
-        """Describe the first token that differs between a prompt and the prompt of a chat server.
+        """Compare the tokens of a prompt in training with its tokens on a chat server.
 
-        Returns "" if all tokens are equal.
+        Return a description of the first token that differs, or "" if all tokens are equal.
         """
         return self._renderer.difference(messages, self._replies.tools)
 
