@@ -157,8 +157,8 @@ def missing_facts(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
     """Return a sentence for each fact that is missing in a few problems.
 
     The problems of a task in a split are checked together. A fact is reported if it is missing in
-    at most the share RARE of these problems (0.01 is 1 %). A fact that is missing in more problems
-    may belong to another kind of problem. It is not reported.
+    at most 1 % (RARE) of these problems. A fact that is missing in more problems is not reported,
+    because some kinds of problems may not need it.
     """
     reports = []
     for name, problems in splits.items():

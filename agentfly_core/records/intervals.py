@@ -140,7 +140,7 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
     The bound is mean(d) - t s(d) / sqrt(n), where d contains the differences and three added
     values: +reach, -reach and -reach. `reach` is the largest possible difference.
 
-    The added values keep the error rate near `level`. The list has the largest error rates for 50
+    The added values keep the error rate near `level`. The list shows the largest error rates for 50
     to 1,000 problems at a level of 5 %. The first rate is for two equal policies. The second rate
     is for a policy that is worse by the margin, the loss that a promotion tolerates.
 

@@ -135,9 +135,9 @@ def client_text(reply: Message) -> str:
 def echo_key(item: Message | Observation) -> str:
     """Return a key that identifies a message when a chat client sends the message again.
 
-    A chat client sends all earlier messages with each request. It may change white space around a
-    reply, the reasoning of the reply, and the format of its call arguments. The key is the same
-    after these changes.
+    A chat client sends all earlier messages with each request. In a reply, the client may change
+    outer white space, the reasoning, and the format of call arguments. These changes do not change
+    the key.
     """
     if isinstance(item, Observation):
         return _as_key(["tool", item.tool, item.content, item.error])

@@ -108,7 +108,7 @@ class ProblemSchedule:
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
         """Return how many problems of each task a step still needs.
 
-        For each task, `used` has the number of problems that can train the policy.
+        For each task, `used` has the number of the step's problems that can train the policy.
         """
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
@@ -239,7 +239,7 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the settings of the night after `night`, which begins where `night` ended.
+    """Return the night after `night`. It begins with the first problem that `night` did not use.
 
     For each task, `played` has the number of problems that `night` used, and `sizes` has the number
     of training problems: `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins

@@ -127,8 +127,8 @@ def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored
     """Return the reward of each trained speaker in an episode, or None if a score is missing.
 
     If advantages compare several speakers of a role with each other, the result has one entry for
-    the role, with their mean reward. If no speaker is trained, for example because the policy is a
-    chat service, the result has all speakers.
+    the role: the mean reward of these speakers. If no speaker is trained, for example because the
+    policy is a chat service, the result has all speakers.
     """
     # a speaker without a turn has no tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode

@@ -145,7 +145,7 @@ class Turn:
     - `state`: the text from `Environment.state_key` before the reply
     - `reward`: the sum of the rewards of the tools that the reply called, or None
     - `pictures`: SHA-256 digests of pictures
-    - `continues`: if this turn starts a new context, the index of the turn before it, or None
+    - `continues`: if this turn starts a new context, the index of the turn that it follows
     """
 
     read: tuple[Message | Observation, ...]
@@ -229,7 +229,7 @@ class Score:
 
     `by_speaker` has separate values for speakers: `Score(1.0, by_speaker={"planner": 0.5,
     "worker/1": 0.0, "worker/2": 1.0})`. Advantages then compare worker/2 only with worker/2 in the
-    problem's other episodes. Without own values, all workers are compared with each other.
+    problem's other episodes. Workers without own values are compared with each other.
     """
 
     value: float
@@ -261,7 +261,7 @@ def is_usable(value: float) -> bool:
 class Unscored:
     """A missing reward and its reason: `Unscored("exact: TimeoutError")`.
 
-    Training skips unscored episodes, and a metric has their share. The reward is not replaced by 0.
+    Training skips unscored episodes. The reward is not replaced by 0.
     """
 
     reason: str
