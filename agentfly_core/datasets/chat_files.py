@@ -66,11 +66,11 @@ def _replies(trace: Trace) -> Iterator[RecordedReply]:
 
 @dataclass(frozen=True)
 class ChatFile:
-    """The settings of a warm start on a file of chats:
+    """The settings of a warm start (supervised fine-tuning) with a file of chats:
     `ChatFile({"dialogue": "messages"}, tolerate_bad_rows=3)`.
 
-    `columns` has new names for columns. `tolerate_bad_rows` is how many unusable rows may be
-    skipped.
+    `columns` maps old to new names of columns. At most `tolerate_bad_rows` unusable rows are
+    skipped. More unusable rows are an error.
     """
 
     columns: dict[str, str] | None = None

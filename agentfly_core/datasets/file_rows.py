@@ -53,7 +53,7 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
 def first_fields(path: Path) -> set[str]:
     """Return the names of the fields in the first FIRST rows of a file.
 
-    Raises ValueError as `rows` does.
+    Raises ValueError if the file is missing or cannot be read.
     """
     first = (row for _, row in islice(rows(path), FIRST))
     return {field for row in first if isinstance(row, Mapping) for field in row}

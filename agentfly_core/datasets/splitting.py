@@ -26,9 +26,10 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 
 
 def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
-    """Return the split of an item.
+    """Choose the split of the item with the name `item`, independently of any seed.
 
-    It depends only on `kind` and on the name `item`, so it is the same for all seeds.
+    `kind` is the name of a dataset: items with the same name may get other splits in other
+    datasets.
     """
     return splits[hashing.seed(kind, item) % len(splits)]
 
