@@ -89,7 +89,7 @@ def outcomes(
 
 
 def _outcome(episode: Sequence[Trajectory], score: Scored, goal: str) -> HeldOutMeans:
-    """Compute the outcomes of a scored episode.
+    """Compute the outcomes of a scored episode, such as `{"goal": 1.0, "tokens": 31.0, ...}`.
 
     The share of unreadable calls is 0 for an episode without tool calls.
     """

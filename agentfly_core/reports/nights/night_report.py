@@ -123,7 +123,7 @@ class _StoredNight:
         return Evaluations(self.experiment).episodes(policy, "test", self.experiment.dataset)
 
     def signs(self) -> str:
-        """List the health signs of the night and the steps at which each sign was seen."""
+        """List the night's health signs (metrics that show failing training) and their steps."""
         steps: dict[str, list[int]] = {}
         for step in self.steps:
             for name in due(self.experiment.settings.health, step["metrics"]):

@@ -75,9 +75,10 @@ class NightWork(Protocol):
 
 @dataclass(frozen=True)
 class Nights:
-    """The nights of an experiment. Each night is attempted at most `attempts` times.
+    """The nights (nightly training runs) of an experiment.
 
-    With `approval`, a person decides whether a better policy is promoted.
+    Each night is attempted at most `attempts` times. With `approval`, a person decides whether a
+    better policy is promoted.
     """
 
     experiment: Experiment

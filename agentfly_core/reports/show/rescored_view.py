@@ -95,9 +95,9 @@ class TwiceScored:
 def tau(episodes: pd.DataFrame) -> float | None:
     """Compute Kendall's tau-b (Biometrika 33, 239-251) between the old and the new reward.
 
-    Only pairs of episodes in the same group (episodes of one problem) count, because advantages
-    compare episodes within a group. If each group has only one episode, all episodes form one
-    group. Returns None if the old or the new reward is constant.
+    Episodes are compared only with episodes of the same group (rollouts of one problem), as in the
+    computation of advantages. If each group has only one episode, all episodes form one group.
+    Returns None if the old or the new reward is constant.
     """
     episodes = episodes.dropna()
     groups = [group for _, group in episodes.groupby(["step", "group"])]

@@ -121,7 +121,7 @@ def all_episodes(store: Store, text: str) -> list[Trajectory]:
 
 
 def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Pointer, str]:
-    """Return the settings, the dataset and the split of held-out problems.
+    """Return the settings, the dataset and the split of the held-out problems `name` of a run.
 
     `name` is `test`, `validation`, or the name of a dataset in the setting evaluate.datasets.
     Raises ValueError for any other name. The pointer to the dataset is empty until the run has read
