@@ -90,7 +90,7 @@ def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
 
 
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
-    """Show the form and pause the flow run until a person answers, at most `days` days.
+    """Show the approval form and pause the flow run until a person answers, at most `days` days.
 
     If nobody answers in time, the policy is not approved.
     """
@@ -113,7 +113,7 @@ def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
 
 
 async def _paused(text: str, seconds: float) -> Decision:
-    """Show the form and pause the flow run. Raises TimeoutError if nobody answers."""
+    """Show the approval form and pause the flow run. Raises TimeoutError if nobody answers."""
     form = Decision.with_initial_data(description=text)
     async with asyncio.timeout(seconds):
         return await apause_flow_run(form, int(seconds) + SPARE_S, LOOK_S, KEY)

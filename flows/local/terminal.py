@@ -67,7 +67,7 @@ def visible_output() -> Iterator[None]:
 
 
 def is_unread() -> bool:
-    """Whether the program that reads the output in a pipe, such as `head`, has ended."""
+    """Whether stdout is a pipe without a reader, because a program such as `head` has ended."""
     errors = select.poll()
     errors.register(sys.stdout.fileno(), 0)
     return bool(errors.poll(0))

@@ -41,9 +41,8 @@ def create_schedule(client: SyncPrefectClient) -> None:
 def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date of a flow run's start in the time zone of its schedule.
 
-    For a flow run without a schedule, use the local time zone. The time zone of the schedule is
-    necessary: in another zone, two nights could start on the same date when the clocks are put
-    back.
+    For a flow run without a schedule, use the local time zone. With a wrong time zone, two nights
+    could get the same date when the clocks are put back.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

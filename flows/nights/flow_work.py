@@ -63,9 +63,9 @@ class FlowWork:
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        """Compare two policies with the settings of the night. Play episodes that are missing.
+        """Compare two policies with the settings of the night. Play episodes that the store lacks.
 
-        `earlier` is the number of confirmations in earlier nights.
+        `earlier` is the number of confirmations (second comparisons) in earlier nights.
         """
         here, logs = self.experiment, settle().state / "logs" / night
         today = here.settings.model_dump(mode="json")
@@ -129,11 +129,10 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return the outcomes of both policies on new problems, which are generated from a new
-        seed.
+        """Return the outcomes of both policies on new problems.
 
-        `earlier` is the number of confirmations in earlier nights. Problems that the experiment has
-        already used are left out.
+        The seed of the problems depends on `earlier`, the number of confirmations (second
+        comparisons) in earlier nights. Problems that the experiment has already used are left out.
         """
         here = self.experiment
         fresh = here.on(here.settings.with_fresh_problems(earlier))
@@ -147,7 +146,7 @@ class Match:
     def played(self) -> BothHeldOut:
         """Return the outcomes of both policies on the test problems.
 
-        Play episodes that are missing.
+        Play episodes that the store lacks.
         """
         here, stored = self.experiment, Evaluations(self.experiment)
         both, data = (self.champion, self.challenger), TASKS.prepare(here)
