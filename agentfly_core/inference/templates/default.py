@@ -12,7 +12,7 @@ def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
 
     This is the model's own chat template, or Hermes in three cases:
 
-    - The model has no chat template.
+    - The model lacks a chat template.
     - The model is a nano model (`nano` or `nano:<recipe>`).
     - The model was exported with the Jinja template of Hermes.
 
