@@ -163,7 +163,9 @@ def _ending(session: GatewaySession, end: ProgramEnd) -> Ending:
     if end.code:
         raise _at_limit(session, ProgramError(f"The program {end.how}."))
     if end.answer is None and session.last is None:
-        raise ProgramError("The program ended without a request and without an answer.")
+        raise ProgramError(
+            "The program ended without a request to the model and without an answer."
+        )
     if end.answer is not None:
         session.answer(end.answer)
     return Ending.NO_TOOL_CALLS

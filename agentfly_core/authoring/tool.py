@@ -214,7 +214,7 @@ class Tool(author_part.AuthorPart):
                 "them.",
             )
             raise ToolError(
-                f"The result, {len(error.object)} bytes, is no text: {error.reason} at byte "
+                f"The result ({len(error.object)} bytes) is not UTF-8 text: {error.reason} at byte "
                 f"{error.start}."
             ) from None
 

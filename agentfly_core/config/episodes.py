@@ -58,9 +58,9 @@ class Branching(Section):
     def _divides_forks(self) -> Self:
         if self.total <= self.init or self.total % self.init:
             raise ValueError(
-                f"got total {self.total} and init {self.init}. Each of the init first episodes is "
-                "forked (total - init) / init times, so total must be larger than init and a "
-                "multiple of init"
+                f"got total {self.total} and init {self.init}, expected a multiple of init that is "
+                f"larger than init. Each of the first {self.init} episodes is forked "
+                "(total - init) / init times"
             )
         return self
 

@@ -230,7 +230,7 @@ class Settings(Section):
         if self.tasks and self.evaluate.by == TASK:
             raise ValueError(
                 f"evaluate.by: got {TASK!r}, but success by task is always reported in an "
-                "experiment with tasks. Name another fact, or remove evaluate.by"
+                "experiment with tasks. Name a fact of the problems, or remove evaluate.by"
             )
         return self
 

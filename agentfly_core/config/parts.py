@@ -262,8 +262,8 @@ class AgentPart(Section):
                 raise ValueError(f"got the role {role!r}, expected a role without a slash")
             if who != SELF and speaker(who) is None:
                 raise ValueError(
-                    f"got {role}: {who!r}, expected run:NAME@STEP, self, or endpoint:NAME with an "
-                    "endpoint of the site"
+                    f"got {role}: {who!r}, expected run:NAME@STEP, self (the trained policy), or "
+                    "endpoint:NAME with an endpoint of the site"
                 )
         return frozen
 
@@ -361,7 +361,9 @@ class Nano(Section):
             except re.error as error:
                 raise ValueError(f"got {atom!r}, which is no regular expression: {error}") from None
             if fits_nothing:
-                raise ValueError(f"got {atom!r}, which matches an empty text; require a character")
+                raise ValueError(
+                    f"got {atom!r}, which matches an empty text, expected 1 character or more"
+                )
         return atoms
 
 

@@ -103,7 +103,7 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
             for batch in file.iter_batches():
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path} is no parquet file with rows that can be read: {error}") from None
+        raise ValueError(f"{path} cannot be read as a parquet file: {error}") from None
 
 
 def _text(path: Path) -> str:

@@ -252,7 +252,7 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
             raise ValueError(f"{source} is missing in the build context, or is a link")
         for file in _files(path):
             if file.relative_to(context).parts[0] in _HIDDEN:
-                raise ValueError("COPY would give the model the check or the solution")
+                raise ValueError("copies the check or the solution, which the model must not see")
             name = file.relative_to(path) if path.is_dir() else path.name if into else ""
             files[str((place / name).relative_to(APP))] = _text(file)
     return files

@@ -74,15 +74,15 @@ class Workspace(Environment):
         """
         if (count := self.text(name).count(old)) != 1:
             raise ToolError(
-                f"{name!r} has {count} places that read {old!r}, expected 1: say more, or less, "
-                "of it."
+                f"The file {name!r} contains {old!r} {count} times, expected once: "
+                f"{'add the text around it' if count else 'copy the text from the file'}."
             )
         self.write(name, self.files[name].replace(old, new))
 
     def undo(self) -> None:
         """Undo the last method call or shell command that changed the files."""
         if not self._before:
-            raise ToolError("Nothing was changed that could be undone.")
+            raise ToolError("Cannot undo: every stored change is already undone.")
         self.files = self._before.pop()
 
     async def run(self, command: str) -> ExecResult:
@@ -96,7 +96,7 @@ class Workspace(Environment):
         result = await run(_PROGRAM, given, limits=LIMITS, collect=["kept.json"])
         if len(kept := result.files.get("kept.json", b"")) > LONGEST_RECORD:
             raise ToolError(
-                f"The command left more than {MOST_BYTES} bytes: the files are as they were before."
+                f"The command left more than {MOST_BYTES} bytes, so its changes were discarded."
             )
         # a killed command has written no result, and changes no file
         if kept:
@@ -119,8 +119,8 @@ class Workspace(Environment):
             parts = [len(part.encode(errors="replace")) for part in name.split("/")]
             if max(parts) > LONGEST_PART or sum(parts) > LONGEST_NAME:
                 raise ToolError(
-                    f"Got a file name of {sum(parts)} bytes, "
-                    f"expected {LONGEST_PART} for a part, {LONGEST_NAME} in all."
+                    f"Got a file name of {sum(parts)} bytes, expected at most {LONGEST_NAME}, with "
+                    f"at most {LONGEST_PART} in each part of the path."
                 )
             leads_out = path.is_absolute() or {"..", "."} & {*path.parts}
             if leads_out or str(path) != name or not name.isprintable() or not name:
@@ -129,14 +129,14 @@ class Workspace(Environment):
                 )
         folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
         if both := files.keys() & folders:
-            raise ToolError(f"{min(both)!r} cannot be a file and a folder.")
+            raise ToolError(f"{min(both)!r} cannot be both a file and a folder.")
         size = sum(len(name.encode()) for name in files)
         size += sum(len(text.encode(errors="replace")) for text in files.values())
         # folders fill the disk of a sandbox, too
         if max(len(files), len(folders)) > MOST_FILES or size > MOST_BYTES:
             raise ToolError(
-                f"{len(files)} files of {size} bytes in {len(folders)} folders are too many; "
-                f"{MOST_FILES} files of {MOST_BYTES} bytes in {MOST_FILES} folders may be."
+                f"{len(files)} files of {size} bytes in {len(folders)} folders are too many, "
+                f"expected at most {MOST_FILES} files, {MOST_BYTES} bytes and {MOST_FILES} folders."
             )
         if files != self.files:
             self._before = [*self._before[-MOST_CHANGES:], self.files]

@@ -95,7 +95,8 @@ def final_policy(store: Store, name: str) -> Artifact:
     hint = "" if name in names else nearest(name, names)
     runs = ", ".join(names) or "none"
     raise ValueError(
-        f"The run {name!r} has published no policy in {store.uri}.{hint} Runs there: {runs}."
+        f"The run {name!r} has published no policy in {store.uri}.{hint} Runs in this store: "
+        f"{runs}."
     )
 
 

@@ -124,8 +124,8 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
                 )
     if GOAL in by_name:
         raise ValueError(
-            f"tasks.{by_name[GOAL][0]}.rewards: {GOAL} is a reserved name in the scores of a "
-            "mixture; rename the reward."
+            f"tasks.{by_name[GOAL][0]}.rewards: {GOAL} is a reserved name in experiments with "
+            "`tasks`; rename the reward."
         )
     return {reward: part.weight for _, part, reward in by_name.values()}
 

@@ -44,7 +44,12 @@ class GatewayServer:
     @web.middleware
     async def _with_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if self._key and request.headers.get("Authorization") != f"Bearer {self._key}":
-            raise RequestRefused("This server has another API key.", 401, "invalid_api_key")
+            raise RequestRefused(
+                "The API key of the request is missing or wrong. Send the header `Authorization: "
+                "Bearer KEY` with the key of this server.",
+                401,
+                "invalid_api_key",
+            )
         return await handler(request)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:

@@ -211,7 +211,9 @@ class GatewaySession:
                     return
         except ValueError as error:
             raise RequestRefused(f"The body is not JSON: {error}.") from error
-        raise RequestRefused('Expected a reward {"value": NUMBER}, after the first reply.')
+        raise RequestRefused(
+            f'Got the reward {body[:80]!r}, expected {{"value": NUMBER}} after the first reply.'
+        )
 
     def answer(self, text: str) -> None:
         """Set the episode's answer. It counts as the answer of the speaker that replied last."""

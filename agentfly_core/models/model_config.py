@@ -183,7 +183,7 @@ def require_vocabulary(
     if beyond:
         raise ValueError(
             f"The tokenizer of {where} has {len(beyond)} tokens, such as {beyond[0]!r}, whose ids "
-            f"are not below the model's vocab_size of {size}: call "
+            f"are too large for the model's vocab_size of {size}: call "
             "model.resize_token_embeddings(len(tokenizer))."
         )
 

@@ -112,6 +112,6 @@ class Probe:
                 f"probe.json: the median difference is {distance:.2g}, expected at most "
                 f"{tolerance:g} in {dtype}. Either {sampler} has other weights, or the "
                 f"log-probabilities are so large (mean {fmean(self.logprobs):.3g}) that rounding "
-                "matters: lower update.learning_rate.",
+                "errors matter. In the second case, lower update.learning_rate.",
                 distance,
             )

@@ -188,8 +188,8 @@ def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
         if last_policy(store, run["name"]):
             raise ValueError(
                 f"The run of these settings and this code, {name!r}, has no policy in {store.uri} "
-                f"yet. Train this run, or name another: the newest run of {experiment} with a "
-                f"policy is --policy run:{run['name']}"
+                f"yet. Train this run, or use the newest policy of {experiment}: --policy "
+                f"run:{run['name']}"
             )
     return final_policy(store, name)  # raises
 

@@ -98,7 +98,7 @@ def kept_for_others(store: Store, run: str) -> Kept:
         except ValueError as fault:
             # a run that is damaged, or that another version wrote, must not stop this run
             logger.warning(
-                "%s This damaged run may need policies of %s, which could be removed now.",
+                "%s The run %s may now remove policies that this damaged run needs.",
                 fault,
                 run,
             )

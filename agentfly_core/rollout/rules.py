@@ -288,7 +288,7 @@ class EpisodeRules:
             if isinstance(template, ModelTemplate):
                 template = template.bound(form.tools, form.thinking)
             elif form.thinking is not None:
-                raise ValueError(f"reply(thinking={form.thinking}) needs the template `model`.")
+                raise ValueError(f"reply(thinking={form.thinking}) works only with template=model.")
             self._templates[form.key] = template
         return self._templates[form.key]
 

@@ -319,7 +319,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
         return
     name = f"Ending.{ending.name}"
     spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
-    speakers = f" (the speaker of the answer, one of {', '.join(spoke)})" if spoke else ""
+    speakers = f" of the speaker that answers ({', '.join(spoke)})" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
     raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} first")
 

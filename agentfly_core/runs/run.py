@@ -168,9 +168,7 @@ class Run:
         Raises FileNotFoundError if `remember_start` has not stored it yet.
         """
         if (stored := self.store.read_json(self.layout.start)) is None:
-            raise FileNotFoundError(
-                f"The run {self.name} has not stored the policy that it starts from yet."
-            )
+            raise FileNotFoundError(f"The run {self.name} has not stored its start policy yet.")
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:

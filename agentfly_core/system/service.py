@@ -195,7 +195,9 @@ def supervised(
     other users can enter its folder.
     """
     if ended := end_orphans(run):
-        logger.warning("Ended the processes %s of a dead owner.", ended)
+        logger.warning(
+            "Ended the processes %s, which an earlier process of this run had started.", ended
+        )
     service = Service(kind, str(socket))
     marks = service.claim(log, run)
     # the kernel closes the pipe when this process ends, even after SIGKILL

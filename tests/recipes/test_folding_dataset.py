@@ -36,9 +36,9 @@ def test_the_seed_decides_the_ledgers() -> None:
 
 
 def test_a_split_with_too_small_a_share_of_the_pages_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"data\.test asks for 1 .* only 3 page numbers"):
+    with pytest.raises(ValueError, match=r"data\.test requests 1 .* only 3 page numbers"):
         ledgers(0, 4000, 0, 1)
-    with pytest.raises(ValueError, match=r"data\.train asks for 9000 .* only 90 page"):
+    with pytest.raises(ValueError, match=r"data\.train requests 9000 .* only 90 page"):
         ledgers(0, 9000, 0, 100, shortest=2, longest=2)
 
 

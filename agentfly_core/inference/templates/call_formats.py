@@ -97,7 +97,7 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
         if not (name := name.strip()):
             raise ValueError("expected the name of a tool and then its arguments")
         if rest := pattern.sub("", body).replace("</function>", "").strip():
-            raise ValueError(f"expected arguments between their marks, got {rest[:80]!r}")
+            raise ValueError(f"expected only arguments within their tags, got {rest[:80]!r}")
         kinds = schemas[name].parameters.get("properties") if name in schemas else None
         kinds = kinds if isinstance(kinds, Mapping) else {}
         pairs = pattern.findall(body)

@@ -129,13 +129,15 @@ class WorkerPool:
                 death = died.death
             if call := death.culprit(blame.suspects):
                 cause = f"{call.what} {death.how}"
-                logger.warning("An episode failed; the shard's other episodes restart: %s", cause)
+                logger.warning(
+                    "An episode failed: %s; the other episodes of its batch restart.", cause
+                )
                 blame = blame.with_failed(self._store, job.target, call.episode, cause)
                 continue
             deaths += 1
             if deaths == MOST_DEATHS:
                 raise WorkerLost(_lost(death))
-            logger.warning("A worker %s; the worker's shard is played again.", death.how)
+            logger.warning("A worker %s; its batch of episodes is played again.", death.how)
             # a single SIGKILL may come from outside, so episodes are suspected only after a second
             # death
             if death.certain or deaths > 1:

@@ -26,8 +26,8 @@ def vaults(
     """
     if train + validation + test > 9_000:
         raise ValueError(
-            "There are 9,000 vaults: lower data.train, data.validation or data.test, whose sum is "
-            f"{train + validation + test}."
+            f"data.train, data.validation and data.test request {train + validation + test} "
+            "problems, but there are only 9,000 vaults. Lower one of them."
         )
     draw = random.Random(seed)
     ways = {lamp: draw.choice(WAYS) for lamp in LAMPS}

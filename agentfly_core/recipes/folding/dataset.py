@@ -33,8 +33,8 @@ def ledgers(
     """
     if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(
-            f"Got ledgers of {shortest} to {longest} pages, expected `shortest` at least 2, and "
-            f"`longest` at least `shortest` and at most {len(NUMBERS)}."
+            f"Got ledgers of {shortest} to {longest} pages, expected 2 <= shortest <= longest <= "
+            f"{len(NUMBERS)}."
         )
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
@@ -57,9 +57,9 @@ def _ledgers(
     # twice as many ledgers as needed must exist, because repeated draws are discarded
     if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
         raise ValueError(
-            f"data.{split} asks for {size} different ledgers, but only {len(entries)} page numbers "
-            f"belong to this split, which are too few. Lower data.{split}, `shortest` or "
-            "`longest`, or lower the sizes of the other splits."
+            f"data.{split} requests {size} different ledgers, but the split has only "
+            f"{len(entries)} page numbers. Lower data.{split}, `shortest` or `longest`, or lower "
+            "the sizes of the other splits."
         )
     made: dict[str, Problem] = {}
     while len(made) < size:

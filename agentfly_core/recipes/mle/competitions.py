@@ -89,7 +89,7 @@ class Competition:
 
 def _read(submission: bytes, header: str) -> pd.DataFrame:
     if len(submission) > LARGEST:
-        raise ToolError(f"submission.csv has {len(submission)} bytes, of at most {LARGEST}.")
+        raise ToolError(f"submission.csv has {len(submission)} bytes, expected at most {LARGEST}.")
     # checked before pandas reads the file, because a million columns would take minutes
     if submission.partition(b"\n")[0].decode(errors="replace").strip() != header:
         raise ToolError(f"The first line of submission.csv must be {header}.")

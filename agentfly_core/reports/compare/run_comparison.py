@@ -306,8 +306,8 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:
         raise ValueError(
-            f"All policies have a scored episode on {counted(len(common), 'problem')}, expected 2 "
-            "or more. Evaluate the policies on the same problems."
+            f"The policies share {counted(len(common), 'problem')} with a scored episode of each, "
+            "expected 2 or more. Evaluate the policies on the same problems."
         )
     return common
 

@@ -306,7 +306,7 @@ def scored_problems(store: Store, night: str, tasks: Iterable[str]) -> ScoredPro
         counts = problems_played(store, night)
     except Damaged as damage:
         logger.warning(
-            "%s The problems of %s count as not played, so later nights play them again.",
+            "%s The problems of the night %s count as not played, so later nights play them again.",
             damage,
             night,
         )

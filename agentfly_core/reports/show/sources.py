@@ -158,8 +158,8 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
         evaluated = spans([step for step in begun if pairs_of(step)]) or "none"
         hint = "" if settings.evaluate.every else " Set evaluate.every to evaluate on validation."
         raise ValueError(
-            f"The run {run!r} has no such evaluation on {split!r} in {store.uri}. Evaluated "
-            f"steps: {evaluated}.{hint}"
+            f"The run {run!r} has no evaluation{'' if step is None else f' of step {step}'} on "
+            f"{split!r} in {store.uri}. Evaluated steps: {evaluated}.{hint}"
         )
     number, pairs = latest
     return Episodes(

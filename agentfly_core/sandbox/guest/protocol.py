@@ -154,8 +154,10 @@ class ExecRequest:
         folders = {folder for name in self.files for folder in PurePosixPath(name).parents}
         if size > self.limits.disk or len(self.files) + len(folders) > self.limits.inodes // 2:
             raise ValueError(
-                f"The code and {len(self.files)} files take {size} bytes of {self.limits.disk}: "
-                "raise `disk`, or `inodes` to twice the number of files and folders."
+                f"The code and {len(self.files)} files need {size} bytes and "
+                f"{2 * (len(self.files) + len(folders))} inodes, expected at most "
+                f"{self.limits.disk} bytes (`disk`) and {self.limits.inodes} inodes (`inodes`). "
+                "Raise the exceeded limit."
             )
 
     def packed(self) -> bytes:

@@ -68,7 +68,11 @@ async def beside_others(folder: Path, lines: str) -> Trajectory:
     ("lines", "ending", "error"),
     [
         ("ask('x'); time.sleep(600)", Ending.AGENT_ERROR, "did not end within"),
-        ("sys.exit(0)", Ending.FAILED, "ended without a request and without an answer"),
+        (
+            "sys.exit(0)",
+            Ending.FAILED,
+            "ended without a request to the model and without an answer",
+        ),
         ("os._exit(7)", Ending.FAILED, "ended with exit code 7"),
         ("sys.stdin.close(); os.abort()", Ending.FAILED, "was killed by SIGABRT"),
     ],

@@ -191,7 +191,7 @@ async def test_bytes_that_are_no_text_are_reported_to_the_author_once(
     def shot() -> bytes:
         return b"ok\xff\x00"
 
-    told = "The result, 4 bytes, is no text: invalid start byte at byte 2."
+    told = "The result (4 bytes) is not UTF-8 text: invalid start byte at byte 2."
     assert [await answer(shot) for _ in range(2)] == [Observation("shot", told, error=True)] * 2
     assert len(caplog.messages) == 1
     assert "The tool 'shot' returned bytes that are not UTF-8" in caplog.text
@@ -208,7 +208,7 @@ async def test_nested_bytes_that_are_no_text_are_reported_like_bare_ones(
 
     found = await answer(shot)
     assert found.error
-    assert found.content.startswith("The result, 4 bytes, is no text: invalid ")
+    assert found.content.startswith("The result (4 bytes) is not UTF-8 text: invalid ")
     assert "returned bytes that are not UTF-8" in caplog.text
 
 

@@ -114,7 +114,7 @@ async def test_the_check_passes_the_solution_only(
         (BENCH, "tests/test_outputs.py", "from yaml.nodes import Node", 1, "it imports yaml: "),
         (BENCH, "tests/test_outputs.py", "import os, numpy.linalg", 1, "it imports numpy: "),
         (BENCH, "docker-compose.yaml", "services: {a: {}, b: {}}", 1, "several containers"),
-        (BENCH, "Dockerfile", "COPY . .", 1, "COPY would give the model the check or the solution"),
+        (BENCH, "Dockerfile", "COPY . .", 1, "copies the check or the solution, which the"),
         (BENCH, "task.yaml", "difficulty: easy", 1, "the instruction is missing"),
         (BENCH, "task.yaml", "[]", 1, "expected a mapping"),
         (BENCH, "task.yaml", "a: [", 1, "task.yaml, line 1, column 5 is invalid YAML"),

@@ -56,7 +56,7 @@ async def test_a_change_can_be_undone(workspace: Workspace) -> None:
 
 async def test_an_edit_must_match_one_place(workspace: Workspace) -> None:
     result = await ask(edit_file, workspace, name="main.py", old="notes", new="n")
-    assert (result.error, "has 2 places that read 'notes', expected 1" in result.content) == (
+    assert (result.error, "contains 'notes' 2 times, expected once" in result.content) == (
         True,
         True,
     )

@@ -150,7 +150,10 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
             r"'demo' has no policy of step 7 in .*; the run's "
             r"last policy is runs/demo/steps/000002/policy",
         ),
-        ("run:dmo@1", "The run 'dmo' has published no policy in .* Runs there: demo, tiny-"),
+        (
+            "run:dmo@1",
+            "The run 'dmo' has published no policy in .* Runs in this store: demo, tiny-",
+        ),
         ("run:dmo", "The run 'dmo' has published no policy in "),
     ],
 )

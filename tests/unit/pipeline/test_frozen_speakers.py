@@ -101,7 +101,7 @@ def test_an_experiment_without_frozen_speakers_keeps_its_name(tmp_path: Path) ->
     ("frozen", "message"),
     [
         ({"critic": "run:demo"}, "critic: 'run:demo', expected run:NAME@STEP"),
-        ({"critic": "gpt"}, "critic: 'gpt', expected run:NAME@STEP, self, or\n? *endpoint"),
+        ({"critic": "gpt"}, r"critic: 'gpt', expected run:NAME@STEP, self\s+\(the"),
         ({"critic/2": "run:demo@1"}, "'critic/2', expected a role without a slash"),
     ],
     ids=["no step", "no policy", "an instance"],

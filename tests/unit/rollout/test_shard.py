@@ -179,7 +179,7 @@ async def duo(episode: Episode) -> Ending:
             "99",
             Ending.AGENT_ERROR,
             "returned Ending.NO_TOOL_CALLS without an answer; call speaker.answer(text) "
-            "(the speaker of the answer, one of solver) first",
+            "of the speaker that answers (solver) first",
         ),
         ("give up", Ending.FAILED, "returned Ending.FAILED"),
         ("none", Ending.AGENT_ERROR, "returned None, expected an Ending"),

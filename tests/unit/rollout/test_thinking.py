@@ -168,7 +168,9 @@ async def test_another_setting_of_thinking_opens_a_context():
 
 
 async def test_a_template_without_reasoning_refuses_a_thinking_switch():
-    with pytest.raises(EpisodeBroken, match=r"reply\(thinking=False\) needs the template `model`"):
+    with pytest.raises(
+        EpisodeBroken, match=r"reply\(thinking=False\) works only with template=model"
+    ):
         await trajectory_of(switches, Message("assistant", "99"), Hermes(QWEN3))
 
 

@@ -56,8 +56,8 @@ def test_a_run_starts_from_the_policy_of_its_model_setting(tmp_path, base, model
             "model: got 'run:base@last', expected run:NAME .its last policy. or run:NAME@STEP",
         ),
         ("run:", "model: got 'run:', expected run:NAME"),
-        ("run:bse@2", "The run 'bse' has published no policy in .* Runs there: base"),
-        ("run:bse", "The run 'bse' has published no policy in .* Runs there: base"),
+        ("run:bse@2", "The run 'bse' has published no policy in .* Runs in this store: base"),
+        ("run:bse", "The run 'bse' has published no policy in .* Runs in this store: base"),
     ],
 )
 def test_a_run_with_a_missing_start_is_refused_without_a_trace(tmp_path, base, model, message):
