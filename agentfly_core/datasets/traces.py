@@ -74,7 +74,7 @@ def trace_of(row: Mapping[str, Any]) -> Trace | None:
                 return read(row)
             except ValidationError as error:
                 first = error.errors()[0]
-                what = f" has the value {shown(first['input'])}" if first["loc"] else ""
+                what = f" contains {shown(first['input'])}" if first["loc"] else ""
                 raise ValueError(f"its {field!r}{what}: {message_of(first)}") from None
             except (AttributeError, IndexError, KeyError, TypeError) as error:
                 raise ValueError(f"its {field!r} cannot be read: {fault(error)}") from None
