@@ -8,6 +8,7 @@ from tests.support.template_families import FAMILIES, Family
 PAGE = (ROOT / "docs/how-to/chat-templates.md").read_text().splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.template)
 def test_a_family_has_its_row(family: Family) -> None:
     assert family.row in PAGE

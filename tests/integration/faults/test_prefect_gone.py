@@ -43,6 +43,7 @@ def server(
         yield f"http://127.0.0.1:{port}/api", process
 
 
+@pytest.mark.long
 def test_a_run_finishes_without_its_prefect_server(
     at_step_2: Path, lives: Lives, whole: Whole, server: tuple[str, int]
 ) -> None:

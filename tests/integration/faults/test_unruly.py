@@ -279,7 +279,8 @@ def test_an_interrupt_ends_jobs_that_would_not_end(tmp_path: Path, workers: int)
     assert not [*tmp_path.glob(f"runs/unruly/*/{MANIFEST}")]
 
 
-@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.long), 1])
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [0, 1])
 def test_an_interrupt_ends_a_job_that_is_played_ahead(tmp_path: Path, workers: int) -> None:
     with interrupted(1), session(tmp_path, workers) as play, one_thread("", plays=True) as thread:
         thread.submit(play, "agent", "waits").result()

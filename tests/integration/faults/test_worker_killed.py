@@ -35,10 +35,16 @@ def deaths(folder: Path) -> list[int]:
     return [log.read_text().count("ended: SIGKILL\n") for log in logs]
 
 
-def test_a_worker_killed_at_three_moments_leaves_equal_bytes(
-    begun: Path, lives: Lives, whole: Whole
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(["rollout 2 8"], id="one moment"),
+        pytest.param(["rollout 1 2", "update 3 1"], id="two moments", marks=pytest.mark.long),
+    ],
+)
+def test_a_killed_worker_leaves_equal_bytes(
+    begun: Path, lives: Lives, whole: Whole, moments: list[str]
 ) -> None:
-    moments = ["rollout 1 2", "rollout 2 8", "update 3 1"]
     end = lives.run(begun, *TRAIN, env=ONE, at=moments, of="workers")
     assert end.code == 0, end.printed
     assert deaths(begun) == [len(moments)]

@@ -141,6 +141,7 @@ def test_an_adapter_is_held_back_by_its_reference(learner, job, nano, tmp_path):
     assert learner.update(at_start)["train/kl_reference"] == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.long
 def test_bfloat16_keeps_float32_weights_of_the_adapter(learner, job, tmp_path):
     learner.update(replace(job, dtype="bfloat16"))
     policy, state = saved(learner, tmp_path / "saved")

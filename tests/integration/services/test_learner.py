@@ -74,7 +74,11 @@ COMPARED = (
     ],
 )
 @pytest.mark.parametrize(
-    ("ranks", "token_budget"), [(2, 96), (1, 4096)], ids=["2 ranks", "one micro-batch"]
+    ("ranks", "token_budget"),
+    [
+        pytest.param(2, 96, id="2 ranks"),
+        pytest.param(1, 4096, id="one micro-batch", marks=pytest.mark.long),
+    ],
 )
 def test_ranks_and_micro_batches_do_not_change_learning(
     workers, job, tmp_path, ranks, token_budget, shared
@@ -219,6 +223,7 @@ def test_transformers_confirms_the_probe_of_a_saved_policy(learner, job, nano, t
     assert probe["logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
+@pytest.mark.long
 def test_bfloat16_resumes_with_the_same_float32_weights(learner, job, tmp_path):
     half = replace(job, dtype="bfloat16", update=settings(learning_rate=1e-5))
     first, second = going_on(learner, half, tmp_path)
@@ -243,6 +248,7 @@ def test_a_retried_update_starts_where_it_started_before(learner, job, tmp_path)
     ]
 
 
+@pytest.mark.long
 def test_a_missing_or_different_state_is_refused(learner, job, nano, tmp_path):
     learner.update(job)
     policy, state = saved(learner, tmp_path / "saved")

@@ -154,6 +154,7 @@ def test_a_released_policy_leaves_no_memory(job, nano, tmp_path):
     assert max(kept) < 0.01 * (nano / "model.safetensors").stat().st_size, kept
 
 
+@pytest.mark.long
 def test_activation_checkpointing_changes_no_byte(learner, job, service_address, tmp_path):
     job = replace(job, algorithm=PPO | {"critic": "model"})
     learner.update(job)

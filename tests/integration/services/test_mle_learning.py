@@ -15,6 +15,7 @@ from agentfly_core.testing.learning import update_job
 from tests.support.learner_jobs import settings
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sandbox")
 async def test_an_update_trains_the_tokens_of_pipelines(learner, nano, tmp_path):
     (problem,) = competitions(45, train=1, validation=0, test=0, kinds=["linear"])["train"]

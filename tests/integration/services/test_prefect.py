@@ -249,6 +249,7 @@ def test_a_refused_secret_names_the_delete_command(orchestrator):
     assert list((orchestrator.project.root / "runs").glob("*")) == []
 
 
+@pytest.mark.long
 def test_a_cancelled_run_can_be_retried(orchestrator):
     run = orchestrator.project.root / "runs" / "cancelled"
     triggered = orchestrator.started(

@@ -63,6 +63,7 @@ def test_a_process_without_an_api_has_a_temporary_server(tmp_path):
     assert not (tmp_path / ".prefect").exists()
 
 
+@pytest.mark.long
 @pytest.mark.service
 def test_a_server_without_up_has_a_page_and_a_password(tmp_path, monkeypatch):
     for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_AUTH_STRING"):

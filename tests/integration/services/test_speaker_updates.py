@@ -25,6 +25,7 @@ TEAMS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("recipe", "speaker"), [(name, one) for name, (*_, roles) in TEAMS.items() for one in roles]
 )

@@ -61,7 +61,12 @@ def test_a_new_model_of_a_known_family_passes(family: str, nano: Path, tmp_path:
             '{"name": "f0", "parameters"',
             marks=pytest.mark.long,
         ),
-        ("llama3_2", "continues in 7, impossible in 1, opens a context in 2", '"parameters"'),
+        pytest.param(
+            "llama3_2",
+            "continues in 7, impossible in 1, opens a context in 2",
+            '"parameters"',
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             "qwen3",
             "opens a context in 9, continues in 1",

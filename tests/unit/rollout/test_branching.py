@@ -52,7 +52,9 @@ def no_calls() -> None:
     EXECUTED.clear()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.long] * (seed < 3)) for seed in range(5)]
+)
 async def test_random_trees_have_total_distinct_leaves(seed: int) -> None:
     total, init = ((16, 8), (16, 2), (16, 1), (12, 4), (8, 4))[seed]
     sampler = Uncertain(lambda conversation: conversation.seed % 7, early=True)
