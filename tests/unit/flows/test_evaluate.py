@@ -152,7 +152,7 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
         ),
         (
             "run:dmo@1",
-            "The run 'dmo' has published no policy in .* Runs in this store: demo, tiny-",
+            "The run 'dmo' has published no policy in .* store: demo, tiny-",
         ),
         ("run:dmo", "The run 'dmo' has published no policy in "),
     ],

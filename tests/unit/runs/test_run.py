@@ -217,7 +217,7 @@ def test_the_last_policy_is_read_or_its_absence_reported(tmp_path):
         ) as folder:
             (folder / "model").write_text(str(step))
     assert final_policy(here.store, "demo").uri.endswith("000002/policy")
-    with pytest.raises(ValueError, match="Runs in this store: demo"):
+    with pytest.raises(ValueError, match="store: demo"):
         final_policy(here.store, "dmo")
 
 
