@@ -39,8 +39,8 @@ class TriedPolicy:
     - `settings`: the settings without the seeds of run and data
     - `problems`: the digest of the file with the held-out problems
     - `goal`: the reward that decides success
-    - `solved`: for each problem, the share of its episodes that are solved. Empty for a policy that
-      is only planned.
+    - `solved`: for each problem, the share of its episodes that are solved. Empty if the policy is
+      not evaluated yet.
     - `code`: the digests of the user's functions and classes: `{"my_shop.price": "77b0c2a1"}`
     """
 
@@ -107,7 +107,10 @@ def problems_digest(store: Store, data: Pointer, split: str) -> str:
 
 
 def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
-    """Return a policy without its evaluation. The policy itself does not have to exist yet."""
+    """Describe a policy by the settings of its run, before the policy is trained or evaluated.
+
+    The field `solved` of the result is empty.
+    """
     # compared policies have the same held-out problems under any seed
     free = {*resumable(Settings), "seed", "data.seed"}
     entries = flat(settings.model_dump(mode="json", exclude={"fork", "code"}))

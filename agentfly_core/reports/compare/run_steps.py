@@ -151,8 +151,8 @@ class Step:
              "seconds": 12.3}, {"exact": 0.58, "tool_format": 0.9}, {"test": Rate(0.9, ...)})
 
     `parts` has the mean of each reward and of each part of a reward. If there is only one mean,
-    `parts` is empty, because this mean equals the reward. `held_out` has the success of the step's
-    policy on each set of held-out problems.
+    `parts` is empty, because this mean is also the figure `reward`. `held_out` has the success of
+    the step's policy on each set of held-out problems.
     """
 
     step: int

@@ -43,7 +43,7 @@ def success(seeds: Sequence[Solved]) -> Estimate:
 
     For one run, the interval is the Wilson interval over problems. For k runs, it is mean +- t s /
     sqrt(k). s is the standard deviation of the runs' shares, and t is Student's t for k - 1 degrees
-    of freedom. This interval is widened if the Wilson interval of the mean is wider.
+    of freedom. Where the Wilson interval of the mean reaches further, its limit is used instead.
     """
     solved = _array(seeds, seeds[0])
     means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))

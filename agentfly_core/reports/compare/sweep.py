@@ -19,8 +19,9 @@ PREFIX = "sweep:"
 def alternatives(override: str) -> list[str]:
     """Split an override with several values into one override for each value.
 
-    The values are separated by commas: `update.learning_rate=1e-4,3e-4` becomes two overrides, as
-    does `update.betas=[0.9, 0.95],[0.8, 0.9]`. Raises ValueError if the values are not valid YAML.
+    The values are separated by commas. Each of these examples becomes two overrides:
+    `update.learning_rate=1e-4,3e-4` and `update.betas=[0.9, 0.95],[0.8, 0.9]`. Raises ValueError if
+    the values are not valid YAML.
     """
     key, _, value = override.partition("=")
     try:
@@ -38,7 +39,7 @@ def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[l
     """Return a list of overrides for each run of a sweep.
 
     `seeds` is the number of seeds. The first seed is the seed of the experiment, and each further
-    seed is higher by 1. All runs use the problems of the first seed, unless data.seed is set.
+    seed is higher by 1. If data.seed is not set, all runs use the problems of the first seed.
     Raises ValueError if a key is given twice. Also raises ValueError if `seeds` is given, and the
     overrides contain `seed`.
     """

@@ -167,7 +167,7 @@ class NightHistory:
         return f"The champion is {champion.reference}." if champion else "There is no champion."
 
     def last(self, night: str, *events: NightEvent) -> NightEntry | None:
-        """Return the latest entry of a night with one of the events in `events`, or None."""
+        """Return the latest entry of the night `night` that has an event in `events`, or None."""
         entries = [e for e in self.entries if e.night == night and e.event in events]
         return entries[-1] if entries else None
 
@@ -187,8 +187,8 @@ class NightLedger:
     "quickstart")`.
 
     Each event is an entry in a file, such as `nights/NAME/000031.json`. An entry contains the
-    digest of the previous entry. `head.json` contains the number of the last entry. It shows
-    whether the last files are missing.
+    digest of the previous entry. `head.json` contains the number of the last entry, so missing
+    files at the end are noticed.
     """
 
     store: Store

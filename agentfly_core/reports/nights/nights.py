@@ -50,7 +50,7 @@ PREFIX = "nightly-"
 
 
 class NightWork(Protocol):
-    """The operations of nights (nightly training runs) that need services such as a sampler."""
+    """Performs the work of a night (nightly training run) that needs services such as a sampler."""
 
     def dataset(self) -> Artifact:
         """Prepare the dataset of the experiment, and return it."""
@@ -104,9 +104,10 @@ class Nights:
     def finish(self, night: str) -> None:
         """Train and judge an earlier night, or give it up after `attempts` attempts in total.
 
-        The judgement of a trained night is not an attempt. If a night is trained but cannot be
-        judged now, the next night tries to judge it. Raises Locked while another process writes the
-        night. Raises NoSpace if the disk is full, because another attempt would not help.
+        Only attempts to train a night are counted, not attempts to judge it. If a night is trained
+        but cannot be judged now, the next night tries to judge it. Raises Locked while another
+        process writes the night. Raises NoSpace if the disk is full, because another attempt would
+        not help.
         """
         begun = self.ledger.read().attempts(night)
         why = f"The night was started {begun} times, but never finished."
@@ -268,9 +269,9 @@ def recorded_changes(
 ) -> list[str] | None:
     """Return the recorded settings of a night that differ from today's settings, as overrides.
 
-    With these overrides, an interrupted night continues with the settings with which it began.
-    Returns None if the night has not begun. Raises ValueError if the run with the night's name
-    belongs to another experiment.
+    An interrupted night uses these overrides to continue with its first settings. Returns None if
+    the night has not begun. Raises ValueError if the run with the night's name belongs to another
+    experiment.
     """
     record = record_of(store, night)
     if record is None:

@@ -127,7 +127,7 @@ def judge(
     settings: Promotion,
     datasets: Mapping[str, BothHeldOut] = {},
 ) -> Verdict:
-    """Judge whether the challenger is better at the goal, and not much worse in each guard.
+    """Judge whether the challenger is better at the goal, and not much worse in any guard.
 
     A guard is an outcome that must not get worse by more than its margin. The 95 % lower bound of
     the mean difference must be above 0 for the goal, and above -margin for each guard. This is an
@@ -138,7 +138,7 @@ def judge(
     The guards are:
 
     - each reward, and the success in each task of a mixture
-    - each part of a reward that both policies have on all problems with this reward
+    - each part of a reward, if both policies have this part on every problem with the reward
     - the number of tokens, unreadable calls, and unscored episodes
     - the success on each dataset in `datasets`
 
@@ -171,10 +171,10 @@ def judge(
 def compare_goal(
     champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
 ) -> Comparison:
-    """Compare the goal of both policies as `judge` does, and give the comparison a name.
+    """Compare the goal of both policies as `judge` does.
 
-    Raises ValueError if the problems or datasets of the policies differ, or if fewer than two
-    problems remain.
+    `name` is the name of the returned comparison. Raises ValueError if the problems or datasets of
+    the policies differ, or if fewer than two problems remain.
     """
     both = scored_pairs(champion, with_failures(challenger, champion))
     return replace(compared(both, GOAL, margin, level), name=name)

@@ -37,10 +37,9 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
     """Return a conversation as JSON: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0,
     "messages": [...]}`.
 
-    The field `turns` has the tokens of each reply. These are the tokens that the model read, and
-    the tokens that it sampled. Each sampled token has its log-probability at the sampling
-    temperature. The field `policy` names the policy of an untrained speaker. It is empty for a
-    trained speaker.
+    For each reply, the field `turns` has the tokens that the model read, the tokens that the model
+    sampled, and the log-probabilities of the sampled tokens at the sampling temperature. The
+    field `policy` names the policy of an untrained speaker. It is empty for a trained speaker.
     """
     trajectory, scored = pair
     problem = trajectory.problem

@@ -47,8 +47,8 @@ def show(stored: Episodes, matching: int, chosen: Sequence[StoredEpisode]) -> Re
 def heading(stored: Episodes, matching: int) -> Text:
     """Return a line with the title, the number of episodes and their mean reward.
 
-    `matching` is the number of episodes that meet the user's conditions. The line has this number,
-    too, if it is smaller than the number of all episodes.
+    `matching` is the number of episodes that meet the user's conditions. If some episodes do not
+    meet the conditions, the line ends with `matching`.
     """
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]

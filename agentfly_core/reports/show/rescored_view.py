@@ -77,10 +77,10 @@ class TwiceScored:
 
     @property
     def furthest(self) -> list[dict[str, JSON]]:
-        """The episodes with the largest difference between the old and the new reward.
+        """The episodes with the largest difference between the rank by the old reward and the rank
+        by the new reward.
 
-        Instead of the rewards, their ranks are compared, because the old and the new rewards may
-        have different scales.
+        Ranks are compared because the old and the new rewards may have different scales.
         """
         pairs = self.episodes.dropna()
         ranks = pairs[["old", "new"]].rank()
@@ -143,7 +143,7 @@ def view(
 def as_json(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> dict[str, JSON]:
-    """Return the content of `view` as JSON. An undefined tau is null."""
+    """Return the content of `view` as JSON. If Kendall's tau is undefined, it is null."""
     steps: list[JSON] = [
         {
             "step": step,
