@@ -109,7 +109,7 @@ def read_step(store: Store, run: str, number: int | None) -> Episodes:
 def published_rollouts(store: Store, folder: str) -> list[str]:
     """Return the paths of the published shards (batches of episodes) of a step or an evaluation.
 
-    More shards may follow while the step is running.
+    While the step or the evaluation is running, the list may be incomplete.
     """
     return [uri for uri in begun_shards(store, folder) if MANIFEST in store.names(uri)]
 

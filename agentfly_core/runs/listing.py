@@ -207,8 +207,8 @@ def view(runs: list[ListedRun], store: Store) -> RenderableType:
 def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
     """Return, for each readable run, the settings by which it differs from the other runs.
 
-    Only the seed and settings that differ from the experiment's file are considered. Settings that
-    are equal in all runs are left out.
+    The result has the seed, and those settings of the run that differ from the experiment's file.
+    Settings that are equal in all runs are left out.
     """
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
@@ -311,8 +311,8 @@ def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     """Return the runs that meet all conditions in `wanted`.
 
     A condition is KEY=VALUE, such as `state=stopped` or `update.learning_rate=3e-4`, or a text that
-    must occur in the description of the run. Raises ValueError if all runs lack the key or the
-    value.
+    must occur in the attribute `words` of the run. Raises ValueError if all runs lack the key
+    or the value.
     """
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:
@@ -340,7 +340,7 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
     """Sort runs by name, by time (the newest first), by success or by step (the highest first).
 
-    Damaged runs come last, unless runs are sorted by name.
+    Damaged runs come last. Only in the order by name, they are sorted like other runs.
     """
 
     def rank(run: ListedRun) -> tuple[float, str]:

@@ -82,9 +82,9 @@ class Run:
 
     @property
     def reference(self) -> Pointer | None:
-        """The reference policy of the KL penalty if it is a policy of another run, else None.
+        """The policy of another run that is the reference of the KL penalty.
 
-        The result is also None for a penalty that refers to the run's own start policy.
+        None without a KL penalty, or if the reference is this run's own start policy.
         """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
@@ -266,7 +266,8 @@ def recorded_settings(record: RunRecord) -> Settings:
 def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
     """Load the experiment of a run.
 
-    The experiment's site has only the chat services of the run's site.
+    Of the settings of the site, only the chat services are loaded from run.json. All others have
+    their defaults.
     """
     site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
     settings, frozen = recorded_settings(record), record.get("frozen")

@@ -93,10 +93,9 @@ class RunRequest:
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
     """Return an existing run that could be continued instead of starting a run with `settings`.
 
-    The existing run has the same settings. Only its code may differ, and its number of steps may be
-    smaller. A run with the same code is preferred. Among several runs, the newest run is returned.
-    A run with the same code and the same number of steps is skipped, because the user chose another
-    name on purpose.
+    The existing run may have other code and fewer steps. All other settings are the same. Runs with
+    the same code are preferred. Among several runs, the newest run is returned. A run with the same
+    code and the same number of steps is skipped, because the user chose another name on purpose.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

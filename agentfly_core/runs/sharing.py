@@ -16,9 +16,9 @@ from agentfly_core.system.formats.checksummed_json import Damaged
 def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
     """Copy the last policy of a run from the store `source` to the store `target`.
 
-    The policy's memory, run.json and summary.json are copied, too. If the policy is an adapter, its
-    base model is also copied. Returns the policy and the number of copied artifacts. Raises
-    ValueError if `target` already contains a different run with this name.
+    The policy's memory (a folder of files), run.json and summary.json are copied, too. If the
+    policy is an adapter, its base model is also copied. Returns the policy and the number of copied
+    artifacts. Raises ValueError if `target` already contains a different run with this name.
     """
     policy = final_policy(source, run)
     base, memory = adapter_artifact.base_of(source, policy), memory_of(source, policy)
@@ -37,8 +37,11 @@ def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
     """Copy policies of other runs from the store `store` to the store `again`.
 
     These are the policy from which the run in `record` starts (its parent), and the reference
-    policy of the KL penalty. Their base models and memories, the learner state of the parent, and
-    the records of the other runs are copied, too.
+    policy of the KL penalty. The following data is copied, too:
+
+    - the base models and the memories (folders of files) of both policies
+    - the learner state of the parent
+    - run.json and start.json of all other runs in `store`
     """
     parent = record["parent"]
     policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]

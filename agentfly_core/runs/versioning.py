@@ -80,9 +80,10 @@ def reproduce(name: str, project: Path) -> int:
 def pipeline(name: str, project: Path) -> Path:
     """Return the path of an experiment's dvc.yaml, relative to the project.
 
-    If params.yaml names the experiment, this is dvc.yaml. Otherwise it is results/NAME/dvc.yaml, a
-    symbolic link to the project's dvc.yaml. The link is created if it is missing. Raises ValueError
-    if the experiment is unknown, if DVC cannot use its name, or if the project lacks DVC's files.
+    If params.yaml names the experiment, the result is dvc.yaml. For any other experiment, the
+    result is results/NAME/dvc.yaml, a symbolic link to the project's dvc.yaml. The link is created
+    if it is missing. Raises ValueError if the experiment is unknown, if DVC cannot use its name, or
+    if the project lacks DVC's files.
     """
     if name not in (names := loading.names(project / loading.CONF)):
         raise ValueError(
@@ -168,8 +169,9 @@ def remote(project: Path) -> str:
 def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
     """Run DVC, and return its exit status and its output.
 
-    An interrupt kills DVC and the stage that DVC runs. DVC inherits the lock of AgentFly and holds
-    it until DVC exits, even if this process is killed.
+    An interrupt kills DVC and the stage that DVC runs. Only one such call at a time runs in a
+    project, because of the lock file agentfly.lock. If this process is killed, DVC holds the lock
+    until DVC exits.
     """
     folder = project / ".dvc" / "tmp"
     folder.mkdir(exist_ok=True)

@@ -68,7 +68,7 @@ class Background:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of the message of the first error in a chain of errors."""
+    """Describe the original error in a chain of errors, in one line."""
     while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         error = cause
     return fault(error).splitlines()[0][:200].rstrip(".")

@@ -275,8 +275,8 @@ class MlflowRun:
         """Log an error of the `with` block as a warning. During an outage of MLflow, raise an
         error.
 
-        This is used for files and datasets. Metrics must be sent even if the store of artifacts is
-        full or forbidden.
+        Files and datasets are sent in such a block. If MLflow's store of artifacts is full or
+        refuses access, metrics are still sent.
         """
         try:
             yield
