@@ -83,8 +83,8 @@ def make_readable(folder: Path) -> None:
 def uncache(folder: Path) -> None:
     """Remove the files of a folder from the page cache of the kernel, to free memory.
 
-    Later files then use the freed memory, which is faster than new memory. For 1 GiB, a virtual
-    machine may need 0.2 s with freed memory, and 1 s with new memory.
+    The next files that are read or written can then use this memory. In a virtual machine, this can
+    be faster than memory that was never used, for example 0.2 s instead of 1 s for 1 GiB.
     """
     for path in filter(Path.is_file, folder.rglob("*")):
         with path.open("rb") as file:
@@ -220,7 +220,7 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes | None:
 def file_sizes(folder: Path) -> dict[str, int]:
     """Return the size of each file below a folder, by the file's relative path.
 
-    Raises Damaged if one of them is a link, a device or a pipe.
+    Raises Damaged if the folder contains a link, a device or a pipe.
     """
     sizes = {}
     for place, folders, names in os.walk(folder):

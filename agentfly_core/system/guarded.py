@@ -70,10 +70,10 @@ class Lines:
 class GuardedProcess:
     """A child process that runs a Python module: `GuardedProcess("my_module", {}, 2, table)`.
 
-    The arguments of the module are numbers of file descriptors. The first number is a socket to
-    this process. In this process, the other end of the socket is `lines`. The further numbers are
-    `files`, such as `table`. `output` is a file descriptor for stdout and stderr of the child. If
-    it is None, the child uses stdout and stderr of this process.
+    The arguments of the module are numbers of file descriptors. The first number is one end of a
+    socket. The other end is the attribute `lines` of this object. The further numbers are the
+    arguments `files`, here `table`. `output`, here 2, is a file descriptor for stdout and stderr of
+    the child. If it is None, the child uses stdout and stderr of this process.
 
     The child has the environment variables of this process and the variables in `env`. Secrets of
     the Prefect and MLflow servers are left out. The child and its descendants are killed when this
@@ -111,7 +111,10 @@ class GuardedProcess:
         self._guardian.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """Let the guardian (the parent of the process) kill it. Any thread may call this method."""
+        """Let the guardian, which is the parent of the process, kill the process.
+
+        Any thread may call this method.
+        """
         assert self._guardian.stdin is not None
         # the kernel also closes this pipe when this process is killed
         self._guardian.stdin.close()

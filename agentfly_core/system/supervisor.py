@@ -41,7 +41,8 @@ class ChildState:
     - `log`: the path of the service's log
     - `keeper`: the process id of the supervisor
     - `starts`: how often the service was started
-    - `exit`: the exit code, if the service died and is not restarted again, else None
+    - `exit`: the exit code after the last death of the service. None if the service is running or
+      will be restarted.
     """
 
     log: str

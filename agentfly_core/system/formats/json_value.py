@@ -42,7 +42,7 @@ def map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
 def require_levels(value: JSON, most: int, around: int = 0) -> None:
     """Raise ValueError if a value is nested more than `most` levels deep, or contains itself.
 
-    Recursive calls count the levels in `around`.
+    `around` is the number of levels that enclose `value`. Only recursive calls set it.
     """
     if isinstance(value, dict | list):
         if around == most:

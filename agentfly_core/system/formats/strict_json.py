@@ -17,7 +17,7 @@ MAX_DIGITS = 100
 def parse(text: str, max_bytes: int = MAX_BYTES) -> JSON:
     """Parse a JSON text. Raises ValueError for invalid JSON.
 
-    These texts are also refused:
+    Also raises ValueError if the text has one of the following:
 
     - more than `max_bytes` bytes of UTF-8
     - more than MAX_DEPTH levels

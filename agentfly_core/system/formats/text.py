@@ -219,7 +219,7 @@ def nearest(word: str, choices: Sequence[str]) -> str:
 
 
 def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
-    """Return the begin and the end of the first stop string in a text, or None:
+    """Return the start and the end of the first stop string in a text, or None:
     `first_stop("3.\\nObservation: 4", ["Observation:"])` is (3, 15).
 
     The first stop string is the one that ends first. If two stop strings end at the same place, the
