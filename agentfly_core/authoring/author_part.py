@@ -107,9 +107,9 @@ class AuthorPart(ABC):
     def signature(self) -> Signature:
         """The injected parameters, and the parameters that the caller passes.
 
-        Raises ValueError for parameters that cannot be provided. Also raises it if `process` is set
-        and the function cannot be imported by another process or needs an environment, or if
-        `timeout` is infinite.
+        Raises ValueError for parameters that cannot be provided. If `process` is True, there are
+        three more causes of ValueError: another process cannot import the function, the function
+        needs an environment, or `timeout` is infinite.
         """
         signature = read(self.function)
         self.check(signature)
@@ -224,9 +224,9 @@ async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
 def _is_asynchronous(
     function: Callable[[], Awaitable[R] | R],
 ) -> TypeGuard[Callable[[], Awaitable[R]]]:
-    """Whether a call of `function` returns an awaitable, because it is declared with `async def`.
+    """Whether `function` is declared with `async def`, so that a call returns an awaitable.
 
-    `function` may also be a partial or an object with `__call__`.
+    `function` may also be a `functools.partial`, or an object with an asynchronous `__call__`.
     """
     wrapped = getattr(function, "func", function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(

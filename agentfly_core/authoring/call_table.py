@@ -83,14 +83,16 @@ class CallTable:
         return row
 
     def strike(self, row: int) -> None:
-        """Record that the call in a row has ended, without releasing the row for other calls.
+        """Record in the row `row` of the table that its call has ended.
+
+        Other calls cannot use the row before `free` releases it.
 
         Any thread may call this method.
         """
         CALL.pack_into(self._memory, row * ROW, 0, 0.0, 0.0, False)
 
     def free(self, row: int) -> None:
-        """Record that the call in a row has ended, and release the row for other calls."""
+        """Record in the row `row` that its call has ended, and release the row for other calls."""
         self.strike(row)
         self.given_up.discard(row)
         self._free.append(row)
@@ -101,7 +103,10 @@ class CallTable:
         HEAD.pack_into(self._memory, 0, self._since, row, self._since, self._last)
 
     def release(self) -> float:
-        """Record that the call on the event loop has paused. Return the seconds since `hold`."""
+        """Record that the call on the event loop has paused.
+
+        Return the number of seconds for which it has run since the last call of `hold`.
+        """
         now = time.monotonic()
         # row 0 is the header, so the row 0 means that the loop is free
         HEAD.pack_into(self._memory, 0, now, 0, now, self._last)

@@ -60,7 +60,7 @@ class Conversation:
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """Sort key of the request in a batch: problem, index of the episode, turn."""
+        """Sort key of the conversation: the problem's id, the index of the episode, the turn."""
         return self.problem.id, self.chain, self.turn
 
 
@@ -69,8 +69,8 @@ class ChatTemplate(Protocol):
 
     `open` encodes a whole conversation. An episode can also encode it step by step: `open` encodes
     the first messages, and after each sampled reply, `extend` encodes the messages that follow.
-    Both ways give the same tokens, if encoding the text of each reply gives the sampled tokens
-    again. Text of users and tools never becomes special tokens.
+    A model may sample a word with other tokens than the tokenizer, such as `un`, `der` for `under`.
+    Only then the results of both ways differ. Text of users and tools never becomes special tokens.
     """
 
     @property

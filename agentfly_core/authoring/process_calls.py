@@ -98,9 +98,10 @@ async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON
 
 
 class _Asking:
-    """A call of a tool or reward in a child process. The call blocks its thread.
+    """A call of a tool or reward in a child process.
 
-    `cancel` kills the child process from another thread.
+    The calling thread waits for the result. Another thread can call `cancel`, which kills the child
+    process.
     """
 
     def __init__(self, part: Named, question: str, seconds: float) -> None:

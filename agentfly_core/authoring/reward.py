@@ -83,9 +83,10 @@ class Reward(author_part.AuthorPart):
     ) -> Grade:
         """Score a stored trajectory.
 
-        A score that was computed during the episode is reused. Returns Unscored if the reward fails
-        or needs an environment, or if `held` (calls to skip) contains the call. `episode` contains
-        the trajectories of all speakers, for a parameter of type Team.
+        A score that was computed during the episode is returned unchanged. Without such a score,
+        the result is Unscored for a reward that needs an environment, and for a call in `held`
+        (calls to skip). If the reward fails, the result is also Unscored. `episode` contains the
+        trajectories of all speakers, for a parameter of type Team.
         """
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed

@@ -48,8 +48,8 @@ async def score(
     worker. The values are not weighted.
 
     An episode is Unscored if it FAILED, or if one of its rewards gave no score. It is also Unscored
-    if `Score.by_speaker` contains an unknown speaker. The trajectories of all possible speakers are
-    in `among`, by default in `trajectories`.
+    if `Score.by_speaker` contains an unknown speaker. The known speakers are the speakers of the
+    trajectories in `among`. If `among` is empty, they are the speakers of `trajectories`.
     """
     # as many tasks as the largest `concurrency`, because fewer would silently lower it
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
@@ -157,9 +157,9 @@ def _held(
 
 
 def _unknown(score: Score, speakers: Iterable[str]) -> list[str]:
-    """Return the names in `by_speaker` that do not belong to the agents in `speakers`.
+    """Return the names in `Score.by_speaker` that do not match any speaker in `speakers`.
 
-    A name is a role or a speaker: `searcher` or `searcher/2`.
+    A name is a role, such as `searcher`, or one speaker with this role, such as `searcher/2`.
     """
     pairs = {instance(agent) for agent in speakers}
     names = {role for role, _ in pairs} | {f"{role}/{number}" for role, number in pairs}

@@ -183,7 +183,7 @@ class Tool(author_part.AuthorPart):
         """Log a warning about an error of the tool. Only the first error of each line of code is
         logged.
 
-        The warning names the problem in `lent`.
+        If `lent` contains the Problem of the episode, the warning has the problem's id.
         """
         where = tracebacks.own_line(error)
         problem = lent.get(Problem)
