@@ -166,8 +166,8 @@ def _text(value: Any) -> Any:
     """Return the content of a message as text.
 
     The content may be null, a text, or a list of text parts. Each part becomes a line. Raises
-    ValueError for parts of another type, such as pictures. For other invalid values,
-    pydantic raises the error, so this function returns them unchanged.
+    ValueError for parts of another type, such as pictures. Other invalid values are returned
+    unchanged, and pydantic refuses them later.
     """
     if not isinstance(value, list):
         return "" if value is None else value
@@ -283,7 +283,7 @@ def reply_places(messages: Messages) -> list[int]:
 
 
 def is_reply(item: Message | Observation | None) -> bool:
-    """Whether a message is a message of the assistant."""
+    """Whether `item` is a message of the assistant."""
     return isinstance(item, Message) and item.role == "assistant"
 
 

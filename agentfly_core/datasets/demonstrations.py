@@ -68,11 +68,13 @@ def use_tool(
     conversation: Conversation,
     mistake: str,
 ) -> str:
-    """Return the reply of a scripted policy with one tool.
+    """Return the reply of a scripted policy that has one tool.
 
     The reply calls the tool in the first turn, and gives the answer in the second turn. `work`
-    solves the problem, `ask` writes a call, and `say` writes the answer. `mistake` is the name of a
-    deliberate mistake in the solution, or empty.
+    solves the problem, and returns the argument of the call and the answer. If this argument is
+    empty, the first reply already gives the answer. `ask` writes the reply with the call, and `say`
+    writes the reply with the answer. `mistake` is the name of a deliberate mistake in the solution,
+    or empty.
     """
     argument, answer = work(draw, conversation.problem, mistake)
     return ask(argument) if argument and conversation.turn == 0 else say(answer)

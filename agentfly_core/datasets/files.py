@@ -42,7 +42,7 @@ def files(
     - The fields in `needs` must not be missing or null.
 
     The result also has a BadRow for each unusable row, and a Repeated for each row with the
-    question and the facts of another row. Both are in the first split that uses the file.
+    question and the facts of another row. These objects are in the first split that uses the file.
 
     A row is used in only one split, even if several splits have the row in their files. Problems
     are drawn first for the test split, then for the validation split, and last for the training

@@ -71,11 +71,11 @@ def harbor(
         })
 
     Such problems need the reward `rewards.folder:hidden_check`. The sandbox does not start
-    containers. A task that cannot be played without a container becomes a BadRow, which has a file
-    and a line. There are two common reasons:
+    containers. A task that cannot be played without a container becomes a BadRow. The BadRow names
+    the file and the line with the reason. There are two common reasons:
 
-    - The Dockerfile uses an image with more than a shell and Python, or has instructions other than
-      copies of texts into /app.
+    - The Dockerfile uses an image with more than a shell and Python, or it does more than copy text
+      files into /app.
     - The check (the tests of the task) needs a network, a package or git.
     """
     if not folder.is_dir():

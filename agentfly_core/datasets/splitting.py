@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T]]:
-    """Divide items into a consecutive part for each split: `{"train": items[:80], ...}`.
+    """Divide a list of items among the splits: `{"train": items[:80], "test": items[80:]}`.
 
-    The sizes of the parts are in proportion to the sizes of the splits.
+    Each split gets consecutive items. The number of its items is in proportion to its size.
     """
     parts: dict[str, Sequence[T]] = {}
     start = problems = 0
@@ -28,8 +28,8 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
     """Choose the split of the item with the name `item`, independently of any seed.
 
-    `kind` is the name of a dataset: items with the same name may get other splits in other
-    datasets.
+    `kind` is the name of a dataset. An item can be in the training split of one dataset, while an
+    item with the same name is in the test split of another dataset.
     """
     return splits[hashing.seed(kind, item) % len(splits)]
 
