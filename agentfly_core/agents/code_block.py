@@ -22,15 +22,16 @@ async def code_block(episode: Episode) -> Ending:
         print(sum(i**2 for i in range(12, 15)))
         ```
 
-    The model reads the output of the program. A last reply without a block is for example `509`.
-    The last line of this reply is the answer. If a token limit cut the reply, there is no answer.
+    The model reads the output of the program. The episode ends with a reply without a block, such
+    as `509`. The last line of that reply is the answer. If a token limit cut that reply, the
+    episode has no answer.
 
     The experiment needs:
 
     - `"\\n```\\n"` in `agent.stop`, so that the model cannot invent output
     - a tool named python, such as `agentfly_core.tools.python:python`
     - `template.show_tools: false`
-    - without a warm start, an explanation of the format in `agent.system`
+    - an explanation of the format in `agent.system`, if the model is not warm-started
 
     Raises ValueError if the experiment has no tool named python.
     """

@@ -46,7 +46,7 @@ class ProgramAgent:
       speaker `program`.
     - `train` lists the trained speakers. The default is all speakers that are not in
       `agent.frozen`.
-    - `facts` lists names of problem facts that are added to the line of JSON.
+    - `facts` lists names of facts (entries of `Problem.facts`) that are added to the line of JSON.
     - `files` are the files of the program. After an edit of these files, training starts a new run.
     - `environment` lists the names of environment variables that the program inherits.
     - `preload` lists modules, for example `[openai]`. Each program is then forked from an
@@ -150,7 +150,11 @@ def _seconds(episode: Episode) -> float:
 
 
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
-    """Return EpisodeOver if a limit cut or refused one of the program's replies, else `error`."""
+    """Return the error of a failed program.
+
+    This is EpisodeOver if a limit, such as a token limit, has cut one of the model's replies or
+    refused one of the program's requests. Otherwise it is `error`.
+    """
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error
 

@@ -41,8 +41,8 @@ class React:
     format get an error message. Replies that were cut at a token limit do not count as answers.
 
     The experiment needs `template.show_tools: false`, and `Observation:` in `agent.stop`, so that
-    the model cannot invent answers of tools. With `instructions`, the system message explains the
-    format and the tools. A warm-started model does not need this explanation.
+    the model cannot invent answers of tools. If `instructions` is True, the system message explains
+    the format and the tools. A warm-started model does not need this explanation.
     """
 
     def __init__(self, instructions: bool = True) -> None:
