@@ -294,8 +294,8 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 def _changed(candidate: Candidate) -> Path:
     """Write a copy of the model with noise in all weights.
 
-    The copy has its own probe: tokens with log-probabilities, by which a sampler checks the weights
-    that it has loaded.
+    A sampler loads this copy to prove that it can replace its weights. The file `probe.json` of the
+    copy contains tokens with log-probabilities. The sampler must compute the same values.
     """
     folder = candidate.folder.parent / "changed"
     if not folder.exists():

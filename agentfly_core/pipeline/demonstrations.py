@@ -45,12 +45,13 @@ Spans = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class DemonstrationPlayer:
-    """Plays the demonstrations of a warm start: episodes in which a script replies.
+    """Plays the demonstrations of a warm start: episodes in which a function replies instead of the
+    model.
 
     Example: `DemonstrationPlayer(spec, tokenizer, problems, warm_start, settings.quotas, seed,
-    failed)`. `quotas` divides a number of episodes among the tasks. Methods raise GateClosed if the
-    share of failed episodes is above `failed`. `blame` contains the episodes that killed a worker
-    process.
+    failed)`. `quotas` is a function that divides a number of episodes among the tasks. `blame`
+    lists episodes that have killed a worker process. Methods raise GateClosed if the share of
+    failed episodes is above `failed`.
     """
 
     spec: RolloutSpec
@@ -64,7 +65,7 @@ class DemonstrationPlayer:
 
     @cached_property
     def script(self) -> Scripted:
-        """A sampler that returns the replies of the warm start's script."""
+        """A sampler that returns the replies of the warm start's function."""
         path, settings = self.warm_start.demonstrations, self.warm_start.settings
         policy = policy_at(path, settings, self.problems, self.seed)
         return scripted(policy, self.tokenizer, self.spec.template)
@@ -97,9 +98,9 @@ class DemonstrationPlayer:
     def rehearse(self, resources: ResourceManager) -> list[Trajectory]:
         """Play REHEARSED trial demonstrations, and compute the rewards that need an environment.
 
-        Also play a test episode with a reply that contains neither a tool call nor an answer.
-        Raises GateClosed if too many demonstrations fail. Also raises GateClosed if the agent
-        returns an ending that requires an answer, although the test episode lacks an answer.
+        Also play a test episode in which the reply contains neither a tool call nor an answer.
+        Raises GateClosed if the agent ends the test episode with an ending that requires an answer.
+        Also raises GateClosed if too many demonstrations fail.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
@@ -143,7 +144,9 @@ class DemonstrationPlayer:
 
 
 def spans_of(played: Sequence[Trajectory]) -> list[Spans]:
-    """Return the token spans of each episode. They include the spans of all speakers."""
+    """Return the tokens of each episode as a list of spans. Each prompt, tool answer and reply of
+    each speaker is a span.
+    """
     return [
         [
             tokens
@@ -160,9 +163,9 @@ async def _unsure(conversation: Conversation) -> str:
 
 
 def boundless(spec: RolloutSpec) -> RolloutSpec:
-    """Return a copy of the spec for a byte tokenizer.
+    """Return a copy of the spec, with limits that suit a byte tokenizer.
 
-    A byte tokenizer needs more tokens for the same text. Replies and contexts may therefore have
+    A byte tokenizer needs more tokens for the same text. In the copy, replies and contexts may have
     any length, and the limit on observations is BYTES_A_TOKEN times higher.
     """
     return replace(
@@ -181,10 +184,11 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return token spans from which a tokenizer can be made without demonstrations.
+    """Return token spans from which the tokenizer of the model `nano` is made.
 
-    Each item contains the prompt of a problem, and a call of every tool with empty arguments.
-    `quotas` contains the number of problems of each task.
+    This is used for experiments without demonstrations. Each item of the result contains the prompt
+    of a problem, and a call of every tool with empty arguments. `quotas` contains the number of
+    problems of each task.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

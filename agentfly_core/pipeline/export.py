@@ -28,8 +28,8 @@ def export(store: Store, reference: str, folder: Path) -> None:
     without the prefix `run:`.
 
     If the policy is an adapter, its base model is written to the subfolder `base`. If the policy
-    has a folder of `Episode.memory`, this folder is copied to the subfolder `memory`. Raises
-    ValueError if the policy is missing or `folder` exists.
+    has a memory (a folder that agents read as `Episode.memory`), the memory is copied to the
+    subfolder `memory`. Raises ValueError if the policy is missing or `folder` exists.
     """
     if folder.exists():
         raise ValueError(f"The folder {folder} exists; name a new folder, or remove it.")
@@ -92,7 +92,7 @@ def _copy(source: Path, folder: Path, jinja: str | None, stop: Sequence[int]) ->
 
 
 def _rewrite(path: Path, **values: JSON) -> None:
-    """Change the values of these keys in a JSON file. A key with the value None is removed."""
+    """Update a JSON file with `values`. Keys with the value None are removed from the file."""
     changed = json.loads(path.read_text(encoding="utf-8")) | values
     kept = {key: value for key, value in changed.items() if key not in values or value is not None}
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False), encoding="utf-8")

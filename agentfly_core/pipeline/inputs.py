@@ -147,8 +147,8 @@ def _shown(
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     """Return the tokenizer of the experiment's model, and a digest of its source.
 
-    If the model is `nano` or a chat service, its artifact is made first, unless the store contains
-    it. Other models are not made.
+    For the model `nano` and for chat services, the model's artifact contains the tokenizer. If the
+    artifact is not in the store, it is made first. For other models, no artifact is made.
     """
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
@@ -177,9 +177,9 @@ def _endpoint(
 def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
     """Return the last policy of the run `name`. `experiment` is the name of the run's experiment.
 
-    Raises ValueError if the run has not published a policy. For example, an edit of the code
-    changes `name`, and a run with the new name may not exist yet. The message suggests the newest
-    run of the experiment that has a policy.
+    Raises ValueError if the run does not exist or has not published a policy. This can happen after
+    an edit of the code, because the default name of a run contains a digest of settings and code.
+    The message suggests the newest run of the experiment that has a policy.
     """
     if policy := last_policy(store, name):
         return policy

@@ -127,7 +127,10 @@ def require_room(
 
 
 def require_tags(by: str, problems: Iterable[Problem]) -> None:
-    """Raise ValueError if the `facts` of a problem lack the name `by` (the setting evaluate.by)."""
+    """Raise ValueError if `by` is not a key in the `facts` of each problem.
+
+    `by` is the value of the setting evaluate.by. If `by` is empty, no problem is checked.
+    """
     for problem in problems if by else ():
         tag(problem, by, "evaluate.by")
 
@@ -139,9 +142,9 @@ def of_step(
 
     With `greedy`, each problem gets one more episode at temperature 0.
 
-    With `rollout.branching`, only the first episodes of a problem are in the returned list. Their
-    `spares` contain the other episodes of the problem. A fork of a first episode can replace one of
-    its spares.
+    With `rollout.branching`, the returned list contains only the first episodes of each problem.
+    The other episodes of the problem are divided among the `spares` of these first episodes. If an
+    episode forks while it is played, the fork replaces an episode in its `spares`.
     """
     size, begin = settings.group_size, settings.beginnings
     baselines = episode_specs(problems if greedy else [], 1, step, "baseline", 0.0, seeds)
@@ -190,9 +193,9 @@ def play_shard(
 ) -> dict[str, float]:
     """Play a batch of episodes (a shard), and return the metrics of the environments.
 
-    Trajectories and timings are written to `folder`. Raises ServiceLost if the sampler dies. Raises
-    GateClosed if too many episodes failed. Rewards that read an environment are computed during the
-    episode. GateClosed is also raised if too many episodes lack such a reward.
+    Trajectories and timings are written to `folder`. Rewards that read an environment are computed
+    during the episode. Raises GateClosed if too many episodes failed or lack such a reward. Raises
+    ServiceLost if the sampler dies.
     """
     played, measured = collect_into(episode_specs, spec, sampler, folder, watch, resources)
     stop_if_failing(played, gates.failed)

@@ -55,8 +55,8 @@ class OtherTokens(Exception):
 class Replayed(SamplerSession):
     """A sampler session that returns the recorded tokens of `replies`.
 
-    If a reply lacks recorded tokens, `script` encodes its text. `stops` are the stop tokens.
-    `sample` raises OtherTokens if a prompt differs from the recorded prompt.
+    If a reply lacks recorded tokens, its text is encoded by the sampler `script`. `stops` are the
+    stop tokens. `sample` raises OtherTokens if a prompt differs from the recorded prompt.
     """
 
     # a recorded reply is complete
@@ -305,7 +305,10 @@ def _text_of(item: Message | Observation) -> list[str]:
 
 
 def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
-    """Whether a trajectory has the same token ids as its replies in `row`."""
+    """Whether the replies of a trajectory have the token ids that `row` contains.
+
+    Replies without token ids in `row` are ignored.
+    """
     pairs = zip(row.replies, calls_of(trajectory), strict=True)
     return all(reply.call is None or reply.call.sampled == own.sampled for reply, own in pairs)
 

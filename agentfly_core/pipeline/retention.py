@@ -39,8 +39,8 @@ class Kept:
 def made(run: Run, target: ArtifactKey, step: int) -> Reused | None:
     """Return the published policy of a step, or None if the update must be computed.
 
-    A killed run may have published a policy without its learner state. If the step must save its
-    learner state, but the newest policy lacks it, the update is repeated.
+    A killed run may have published its newest policy without the learner state. If the learner
+    state of this step must be saved, the update is then repeated.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
@@ -106,7 +106,10 @@ def kept_for_others(store: Store, run: str) -> Kept:
 
 
 def _keep_for(record: RunRecord, store: Store, run: str, kept: Kept) -> None:
-    """Add the steps of `run` that another run needs to `kept`. `record` describes the other run."""
+    """Find the steps of `run` that another run needs, and add these steps to `kept`.
+
+    `record` describes the other run.
+    """
     parent, reference = _steps_in(run, record["parent"]), _steps_in(run, record["reference"])
     kept.policies.update(parent | reference)
     if not (parent or record["settings"].get("fork") or record.get("frozen")):
@@ -125,7 +128,7 @@ def _keep_for(record: RunRecord, store: Store, run: str, kept: Kept) -> None:
 
 
 def _steps_in(run: str, policy: ArtifactRecord | None) -> set[int]:
-    """Return a set with the step of a run that published this policy.
+    """Return the number of the step in which `run` published a policy, as a set: `{7}`.
 
     The set is empty if the policy is None or does not belong to a step of the run.
     """

@@ -91,10 +91,10 @@ def score(
 ) -> Artifact:
     """Publish the scores and the ledger for the episodes of a step or an evaluation.
 
-    Scores in `before` (an earlier round) and in `ready` are reused. A step may have several rounds,
-    in which new problems replace problems without an advantage. `round` is the number of the round:
-    1, 2, ... Each round has its own artifact. The final scores have the `round` 0. `what` is the
-    name of the stage in logs.
+    Scores in `before` (an earlier round) and in `ready` are reused. If all episodes of a problem
+    have equal rewards, a further round of the step plays a new problem instead. `round` is the
+    number of the round: 1, 2, ... Each round has its own artifact. The final scores have the
+    `round` 0. `what` is the name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -123,10 +123,12 @@ def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path
     """Score the episodes in the folder `rollout` before all episodes of the step are played.
 
     The folder contains one batch (a shard) of the step. `scores` is the function
-    `Experiment.scores`. Unscored episodes are left out, because a reward may refer to a speaker
-    that occurs only in another batch. If a reward compares groups of episodes, the result is empty,
-    because a group may extend over several batches. `score_episodes` later scores the episodes that
-    are left out.
+    `Experiment.scores`. Some episodes can be scored only together with the other batches. These
+    episodes are missing in the result, and `score_episodes` scores them later:
+
+    - Episodes in which a reward failed. It may have needed a speaker of another batch.
+    - All episodes, if a reward compares the episodes of a group. A group may extend over several
+      batches.
     """
     trajectories = read_trajectories(rollout / EPISODES)
     if any(reward.compares for reward in rewards):

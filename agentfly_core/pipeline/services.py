@@ -28,9 +28,9 @@ from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 @dataclass(frozen=True, slots=True)
 class TrainingServices:
-    """The services of a training session: `player` plays episodes, and `started` is the learner.
+    """The services of a training run: `player` plays episodes, and `started` is the learner.
 
-    `started` is None if the session trains no weights.
+    `started` is None if the run trains no weights.
     """
 
     player: JobPlayer
@@ -38,7 +38,7 @@ class TrainingServices:
 
     @property
     def learner(self) -> AsyncCheckpointer:
-        """The learner. Raises AssertionError if the session trains no weights."""
+        """The learner. Raises AssertionError if the run trains no weights."""
         assert self.started is not None, "update: none starts no learner"
         return self.started
 
@@ -107,8 +107,9 @@ def local_player(
 def environments_here(task: Task) -> Iterator[ResourceManager]:
     """Start the environments of an experiment in this process.
 
-    At first, as many environments are started as one shard (batch of episodes) needs. Raises
-    RuntimeError if an environment is still in use when the block ends.
+    The environments for one shard (batch of episodes) are started first. Further environments are
+    started when they are needed. Raises RuntimeError if an environment is still in use when the
+    block ends.
     """
     rollout = task.settings.rollout
     size = min(rollout.shard, rollout.problems * rollout.group_size)

@@ -93,8 +93,8 @@ def lasting(
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
     """Return a warning for each health sign with a metric that was not measured.
 
-    The name of such a metric may be mistyped. The default signs do not cause this warning, because
-    some algorithms lack their metrics.
+    The name of such a metric may be mistyped. Metrics of the default health signs cause no warning,
+    because some algorithms do not measure them.
     """
     measured = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
     missing = {

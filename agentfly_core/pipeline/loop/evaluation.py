@@ -22,8 +22,8 @@ from agentfly_core.store.artifact import Artifact, Pointer
 class Evaluator:
     """Evaluates policies on the dataset `data` of an experiment.
 
-    Example: `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`. For
-    each name in evaluate.datasets, `further` contains an evaluator for this dataset. The method
+    Example: `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`.
+    `further` maps the names in evaluate.datasets to evaluators of these datasets. The method
     `with_datasets` makes these evaluators.
     """
 
@@ -62,7 +62,10 @@ class Evaluator:
             return complete.on_test(player, policy, 0)
 
     def is_stored(self, policy: Pointer) -> bool:
-        """Whether all episodes and scores of `on_test` are stored and undamaged."""
+        """Whether all episodes and scores of a policy's evaluation are stored and undamaged.
+
+        This includes the evaluations on the datasets in `further`.
+        """
         own = Evaluations(self.experiment).is_complete(policy, "test", self.data)
         return own and all(other.is_stored(policy) for other in self.further.values())
 

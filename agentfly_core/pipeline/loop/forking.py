@@ -61,10 +61,10 @@ def forked_run(
 
 
 def check_start(run: Run | RunRequest) -> None:
-    """Raise ValueError if a new fork needs files that its origin lacks.
+    """Raise ValueError if a new fork needs files that are missing in its origin.
 
-    A fork that has already started is not checked, because the origin keeps the files that this
-    fork needs.
+    The origin is the run that the fork continues. A fork that has already started is not checked,
+    because the origin does not remove the files that this fork needs.
     """
     store, settings = run.experiment.store, run.experiment.settings
     if settings.fork and store.read_json(RunLayout(run.name).start) is None:
@@ -72,11 +72,12 @@ def check_start(run: Run | RunRequest) -> None:
 
 
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
-    """Raise ValueError unless the store contains all files of the origin that a new fork needs.
+    """Raise ValueError if a new fork cannot continue from its origin, the run `fork.run`.
 
-    A fork needs the policies from which its first steps sample. It also needs the learner state if
-    it inherits the optimizer state. This raises ValueError, too, if the settings change the order
-    of problems or do not fit the learner state.
+    A fork needs the policies from which its first steps sample. If the fork inherits the optimizer
+    state, it also needs the learner state. An error is raised if one of these files is missing. An
+    error is also raised if `settings` change the order of problems, or do not fit the learner
+    state.
     """
     # with staleness (sampling from older policies), the first steps also use policies before
     # `fork.step`

@@ -199,7 +199,7 @@ def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> Prepa
     """Prepare the dataset and the player of a request.
 
     If the policy of the request is empty, the last policy of the experiment's run is used. If this
-    run does not exist, the base model is used. Raises ValueError if the policy or the problem is
+    run lacks a policy, the base model is used. Raises ValueError if the policy or the problem is
     missing.
     """
     store, settings = experiment.store, experiment.settings
@@ -272,7 +272,8 @@ def publish_tokenizer(store: Store, layout: PlayLayout, tokenizer: PreTrainedTok
 
 
 def play_key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
-    """Return the key of the artifact `uri`, which belongs to played episodes. `inputs` maps the
-    names of its inputs to their digests.
+    """Return the key of an artifact with the path `uri`, such as a batch of played episodes.
+
+    `inputs` maps the names of the artifact's inputs to the digests of the inputs.
     """
     return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

@@ -56,10 +56,10 @@ class Mode:
 
 @dataclass(frozen=True)
 class WrappedSampler:
-    """A sampler that wraps each session of the sampler `inner`.
+    """A sampler that calls `wrap` on each session (SamplerSession) of the sampler `inner`.
 
     Example: `WrappedSampler(sampler, lambda session: Timing([session], {}, {}, log))`. In this
-    example, `Timing` is a session that forwards all calls to the inner session.
+    example, `Timing` is a SamplerSession that forwards all calls to `session`.
     """
 
     inner: Sampler
@@ -75,7 +75,10 @@ class WrappedSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Open a session of the inner sampler for a batch of episodes (a shard), and wrap it."""
+        """Open a session of the inner sampler for a batch of episodes (a shard).
+
+        Yields the session that `wrap` returns.
+        """
         async with self.inner.shard(episodes) as session:
             yield self.wrap(session)
 
@@ -102,7 +105,7 @@ class Live(Mode):
 
 @dataclass(eq=False)
 class _Session(Cast):
-    """A session that shows the new text of each request, and each reply."""
+    """A sampler session that shows the new text in each prompt, and each reply."""
 
     decode: Decode
     show: Show

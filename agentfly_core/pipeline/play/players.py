@@ -60,8 +60,8 @@ def oracle(
 ) -> Script:
     """Return the function that plays the demonstrations of an experiment's warm start.
 
-    The function makes no deliberate mistakes, because its setting `spoilt` is 0. Raises ValueError
-    if the warm start does not name a function.
+    The setting `spoilt` of a warm start is the share of deliberate mistakes. The returned function
+    makes no deliberate mistakes. Raises ValueError if the warm start does not name a function.
     """
     if warm_start is None or not is_scripted(warm_start.demonstrations):
         raise ValueError(

@@ -45,9 +45,10 @@ def prepare(experiment: Experiment) -> Artifact:
 def check(experiment: Experiment, data: Artifact) -> list[str]:
     """Check the problems of a dataset, and return a report with one sentence for each check.
 
-    The report lists facts that most problems have but a few problems lack. Rewards are checked with
-    right and wrong example answers. The oracle (the script of the warm start) and an idle policy
-    (which replies with empty texts) play some of the problems. The report is cached.
+    The report lists the keys of `Problem.facts` that are missing in a few problems only. Rewards
+    are checked with right and wrong example answers. Two policies play some of the problems: the
+    oracle (the function of the warm start), and an idle policy that replies with empty texts. The
+    report is cached.
 
     Raises ValueError if more than `data.tolerate_bad_rows` problems cannot be solved. A problem
     cannot be solved if its right answer earns less than the full reward. Raises GateClosed if

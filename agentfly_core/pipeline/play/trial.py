@@ -116,11 +116,11 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
 
 
 def _require_a_score(played: Sequence[Trajectory], outcomes: Mapping[str, bool | str]) -> None:
-    """Raise GateClosed if rewards could not score any of these episodes.
+    """Raise GateClosed if rewards could not score any of the episodes in `played`.
 
-    `outcomes` maps each problem id to whether the problem was solved, or to the reason why it is
-    unscored. Episodes with the ending FAILED or AGENT_ERROR are ignored. If more than half of the
-    episodes are ignored, GateClosed is not raised.
+    `outcomes` maps the id of each problem to True (solved) or False. If the problem's episode is
+    unscored, the value is the reason. Episodes with the ending FAILED or AGENT_ERROR are ignored.
+    If more than half of the episodes are ignored, GateClosed is not raised.
     """
     failed = (Ending.FAILED, Ending.AGENT_ERROR)
     ended = {one.problem.id for one in played if one.ending not in failed}

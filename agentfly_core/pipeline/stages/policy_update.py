@@ -71,7 +71,7 @@ def update(
 def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
     """Fill a folder with hard links to the files of a policy.
 
-    This replaces an update if updates do not change weights.
+    With the setting `update: none`, this replaces the update of a step.
     """
     for path in policy.iterdir():
         if path.name not in (MANIFEST, METRICS):
@@ -129,8 +129,8 @@ def learning_rate(update: Update, step: int, steps: int) -> float:
     """Return the learning rate of a step. `step` counts from 1 to `steps`.
 
     The rate increases in the warm-up steps. Three warm-up steps, for example, have 1/4, 2/4 and 3/4
-    of `update.learning_rate`. After the warm-up, the rate is the same as in the scheduler of
-    transformers after `step - 1` steps.
+    of `update.learning_rate`. The later steps have the rates of the transformers scheduler with the
+    name `update.lr_scheduler_type`.
     """
     warmup = update.warmup_steps
     if step <= warmup:

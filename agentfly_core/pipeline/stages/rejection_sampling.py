@@ -36,9 +36,9 @@ def stored(
 ) -> Iterator[tuple[Trajectory, Scored]]:
     """Yield the stored episodes of steps with their scores.
 
-    `steps` is the result of `scored_steps`. Episodes are left out if their problem is not in
-    `problems`. Otherwise, held-out problems of this experiment might be trained, because another
-    experiment may use them as training problems.
+    `steps` is the result of `scored_steps`. `problems` contains the ids of this experiment's
+    training problems. Episodes of other problems are left out, because these problems may be
+    held-out problems of this experiment.
     """
     for scored in steps:
         pairs = scored_in(store, scored)

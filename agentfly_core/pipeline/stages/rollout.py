@@ -21,8 +21,8 @@ from agentfly_core.system.progress import Progress
 class RoundEpisodes:
     """The episodes of one round of a step: `RoundEpisodes(run, data, first_round).specs`.
 
-    A step may have several rounds, in which new problems replace problems without an advantage. The
-    episodes are drawn when `specs` is read for the first time.
+    If all episodes of a problem have equal rewards, a further round of the step plays a new problem
+    instead. The episodes are drawn when `specs` is read for the first time.
     """
 
     run: Run

@@ -47,9 +47,9 @@ class Death:
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
         """Return the call that caused the death, or None if this is uncertain.
 
-        If calls of several episodes may have caused the death, the result is None. `alone` contains
-        the ids of episodes that were played alone. After SIGKILL, the result is None unless the
-        call belongs to such an episode.
+        If calls of several episodes may have caused the death, the result is None. After SIGKILL,
+        a call is returned only if its episode was played alone, because the cause may be a lack of
+        memory. `alone` contains the ids of episodes that were played alone.
         """
         # a waiting call cannot have ended the process
         candidates = self.running or self.calls
@@ -93,8 +93,8 @@ class Connection:
     def received(self) -> FromWorker | None:
         """Return the next message of the worker, or None after LOOK seconds.
 
-        Raises Disconnected if the worker has died. If the last heartbeat of the worker is older
-        than the time limits of its calls, the worker is blocked and is killed.
+        Raises Disconnected if the worker has died. A blocked worker is killed. A worker counts as
+        blocked if its last heartbeat is older than the longest time limit of its running calls.
         """
         try:
             message = decoded(self.process.lines.receive(LOOK))

@@ -68,7 +68,7 @@ class JobPlayer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Episodes of a job that may have killed a worker.
+    """Lists the episodes of a job that killed a worker, and the episodes that may have done so.
 
     `failed` maps the ids of episodes that certainly killed a worker to the cause: `{"9f2c01d4":
     "The tool 'search' ended its process: SIGSEGV"}`. These episodes fail without being played.
@@ -90,9 +90,9 @@ class Blame:
 
     @classmethod
     def held(cls, calls: HeldCalls) -> Blame:
-        """Return a Blame in which the episodes of `calls` have failed.
+        """Return a Blame with the episodes of `calls` in `failed`.
 
-        These calls have blocked the event loop.
+        `calls` are calls that have blocked the event loop.
         """
         return cls({episode: reason for (_, episode), reason in calls.items()})
 
@@ -105,8 +105,9 @@ class Blame:
         return Blame(failed, [one for one in self.suspects if one != episode])
 
     def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
-        """Return copies of `episodes` with `blamed` set to the failed episodes, and `suspects` to
-        the suspects.
+        """Copy `failed` and `suspects` of this object into the specs of episodes.
+
+        Returns new specs, in which the fields `blamed` and `suspects` are set.
         """
         return [replace(one, blamed=self.failed, suspects=self.suspects) for one in episodes]
 
