@@ -44,7 +44,7 @@ async def choice(trajectory: Trajectory) -> float:
 
 
 def _right_options(problem: Problem) -> list[str]:
-    """Return the options with the text of a right answer.
+    """Return the options that are right answers.
 
     Raises ValueError if the fact `answer` is not the text of an option.
     """

@@ -76,8 +76,8 @@ with open("verdict.json", "w") as file:
 def _readable(problem: Problem) -> Examples:
     """Check the facts `function`, `tests` and `seconds` of a problem.
 
-    Raises ValueError for wrong facts. Returns no example answers for a test of the reward, because
-    the problem does not contain a right program.
+    Raises ValueError for wrong facts. The result contains no example answers, because the problem
+    does not contain a right program.
     """
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():
@@ -104,9 +104,9 @@ async def code_tests(trajectory: Trajectory) -> Score:
 
     - `function`: the name of the function that the tests call
     - `tests`: a list of tests such as `{"args": [2, 3], "expected": 5}`, with JSON types. Tuples
-      count as lists, and floats are compared to nine digits.
-    - `seconds` (optional): the limit of all calls together, in seconds of elapsed time and of CPU
-      time, by default 10 and at most 100
+      count as lists. Floats may have a relative or absolute error of 1e-9.
+    - `seconds` (optional): a time limit for all calls together. The limit applies to the elapsed
+      time and to the CPU time. The default is 10, and the maximum is 100.
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])

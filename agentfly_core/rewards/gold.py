@@ -27,10 +27,10 @@ _EXPECTED = {
 def right_answers(problem: Problem) -> list[str]:
     """Return the right answers of a problem as texts, such as `["Lima", "City of Lima"]`.
 
-    They are read from the fact `answer`. It is a text, a number, a list of texts and numbers, or
-    has the form of SQuAD (`{"text": [...], "answer_start": [...]}`) or of TriviaQA (`{"value":
-    "Lima", "aliases": [...]}`). A float gives two texts: "72" and "72.0" for 72.0. Raises
-    ValueError for anything else, and for empty lists or texts.
+    The right answers are read from the fact `answer`. This fact is a text, a number, or a list of
+    texts and numbers. It may also be a dict of SQuAD, `{"text": [...], "answer_start": [...]}`, or
+    of TriviaQA, `{"value": "Lima", "aliases": [...]}`. A float gives two texts: "72" and "72.0" for
+    72.0. Raises ValueError for values of other types, and for empty lists or texts.
     """
     answer = problem.facts.get("answer")
     values = answer if isinstance(answer, list | tuple) else [answer]

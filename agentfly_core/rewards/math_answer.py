@@ -61,8 +61,8 @@ def math(trajectory: Trajectory) -> float:
 def _readable(problem: Problem) -> Examples:
     """Check the fact `answer` of a problem.
 
-    Raises ValueError if the fact is missing, has a wrong type, or contains no answer. Returns no
-    example answers for a test of the reward, because an answer without a tool call always earns 0.
+    Raises ValueError if the fact is missing, has a wrong type, or contains no answer. The result
+    contains no example answers, because an answer without a tool call always earns 0.
     """
     _rights(problem)
     return Examples((), ())
@@ -88,7 +88,7 @@ def stated(text: str) -> str:
 
     The answer is the content of the last `\\boxed{...}` or `\\fbox{...}`. If this box is not
     closed, the answer is empty. In a text without a box, the answer is the rest of the line after
-    the last "####", "answer is" or "answer:". In a text without any of these, it is the whole text.
+    the last "####", "answer is" or "answer:". In all other texts, the answer is the whole text.
     """
     if boxes := [*_BOX.finditer(text)]:
         start = boxes[-1].end()
@@ -184,7 +184,7 @@ def _is_excluded(answer: str, right: str, prompt: str) -> bool:
 def _equal(expected: list[Any], answer: str) -> float:
     """Return 1.0 if an answer has the form and the value of `expected`, else 0.0.
 
-    Decimals are compared to PLACES significant digits.
+    Before the comparison, decimals are rounded to at least PLACES significant digits.
     """
     from math_verify import verify
 
