@@ -86,10 +86,11 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
 
 
 def guard(remote: Remote, claim: Mapping[str, JSON]) -> None:
-    """Check the lock of a run before each write of `remote`.
+    """Make `remote` check the lock of a run before each later write.
 
-    A write raises LockLost if the lock object does not have the path, owner and fencing number of
-    `claim`. Worker processes use the claim of the process that holds the lock.
+    `claim` contains the path, the owner and the fencing number of the lock. A write raises LockLost
+    if the lock object has another owner or fencing number. Worker processes use the claim of the
+    process that holds the lock.
     """
     lease = Lease(remote, str(claim["uri"]))
     lease.owner, lease.fence = Owner.of(claim["owner"]), int(str(claim["fence"]))
