@@ -48,7 +48,8 @@ def rollout_spec(
 
     `rewards` are only those rewards that read an environment. `limits` maps each environment class
     to its maximum number of environments. By default, this number is 1 for each class that a tool
-    or a reward needs. A limit can also pass settings: `{Game: Limit(1, settings={"highest": 10})}`.
+    or a reward needs. A value of `limits` can also contain arguments for the environment's
+    constructor: `{Game: Limit(1, settings={"highest": 10})}`.
     Raises ValueError if two tools or two rewards share a name, or if the limit of an environment is
     missing. An experiment raises the same errors.
     """
@@ -95,7 +96,10 @@ def saying(*replies: str) -> ScriptedPolicy:
 
 
 def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
-    """Make the specs of episodes in training step 7. Each problem has `chains` episodes."""
+    """Make the specs of episodes in training step 7.
+
+    `chains` is the number of episodes for each problem.
+    """
     return [
         EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain), chains)
         for problem in problems

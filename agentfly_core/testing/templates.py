@@ -15,7 +15,7 @@ def check_template(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> dict[
     """Check that a tokenizer's own chat template works in training (the setting `template: model`).
 
     The template is tried on ten short conversations. Returns a dict with the result of each
-    conversation. For example, "continues" means that the template can extend the tokens of a reply:
+    conversation, for example "continues": new messages can be appended to the existing tokens.
 
         check_template(AutoTokenizer.from_pretrained("my-model"))["a call"]  # "continues"
 
