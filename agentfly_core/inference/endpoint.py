@@ -21,7 +21,8 @@ class EndpointSampler:
     """Returns the replies of a chat service as tokens.
 
     `encode` returns the tokens of a reply, including its end token. All log-probabilities are 0.0.
-    The limit `max_tokens` counts tokens of the service's own tokenizer.
+    The service counts `max_tokens` with its own tokenizer. So `encode` may return more than
+    `max_tokens` tokens.
     """
 
     service: ChatService
@@ -29,7 +30,7 @@ class EndpointSampler:
     version: int = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Set the version of later replies. Nothing is loaded."""
+        """Set the policy version that later replies report. Nothing is loaded."""
         self.version = version
 
     @asynccontextmanager

@@ -242,8 +242,8 @@ def _hidden(
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float], Sequence[float]]:
     """Choose the next token of each row. Return tokens, log-probabilities and entropies.
 
-    All entropies are 0 unless a row requests entropies. Tokens are drawn by inverse transform
-    sampling in float64.
+    Entropies are computed if at least one row requests them. Otherwise, all entropies are 0. Tokens
+    are drawn by inverse transform sampling in float64.
     """
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device

@@ -100,13 +100,13 @@ class SamplerSession(ABC):
         )
 
     def open(self) -> None:  # noqa: B027
-        """Record that one more branch of an episode runs."""
+        """Record that a new branch of an episode runs. Later batches wait for this branch, too."""
 
     def close(self) -> None:  # noqa: B027
         """Record that a branch or an episode has ended. Later batches do not wait for it."""
 
     def of(self, speaker: str) -> SamplerSession:
-        """Return the session of the speaker's policy."""
+        """Return the session that samples the replies of a speaker."""
         return self
 
 
@@ -128,7 +128,8 @@ class Sampler(Protocol):
         """
 
     def rest(self) -> None:
-        """Free the memory of GPUs that the learner also uses, until the next `load`.
+        """Free memory on GPUs that the sampler shares with the learner. Call `load` before the next
+        request.
 
         Raises ServiceLost if the sampler has died.
         """

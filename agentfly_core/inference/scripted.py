@@ -59,7 +59,7 @@ class Scripted(SamplerSession):
         self._version = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Set the version of later replies. Nothing is loaded."""
+        """Set the policy version that later replies report. Nothing is loaded."""
         self._version = version
 
     @asynccontextmanager
@@ -70,7 +70,11 @@ class Scripted(SamplerSession):
         """Do nothing, because this sampler uses no GPU."""
 
     async def sample(self, request: Request) -> Sampled:
-        """Return the function's reply. Raises NoReply unless the reply is text or a Message."""
+        """Return the function's reply as tokens.
+
+        Raises NoReply if the result is not text or a Message, or if the function raises an error.
+        ServiceFailure and ServiceLost are raised unchanged.
+        """
         reply = await self._reply(request.conversation)
         text = self._write(reply) if isinstance(reply, Message) else reply
         ended = self._end(reply) if self._end and isinstance(reply, Message) else self._stop_token

@@ -11,7 +11,7 @@ INVALID_PREFIX = "Invalid prefix encountered"
 
 
 class ReplyText:
-    """The text of a growing reply, in which stop strings are searched.
+    """Finds stop strings in a reply that is decoded token by token.
 
         text = ReplyText(tokenizer, prompt=(1, 87, 203, 4), stop=("Observation:",))
         text.stops_at(523)  # " Observ": False

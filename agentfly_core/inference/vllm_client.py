@@ -41,8 +41,8 @@ most 20.
 class VLLM:
     """The sampler of a vLLM service.
 
-    The server stores which policy is loaded. With `takes_turns`, the server sleeps while the
-    learner works.
+    The name of the loaded policy is stored on the server, not in this object. With `takes_turns`,
+    the server sleeps while the learner works.
     """
 
     service: Service
@@ -267,7 +267,10 @@ def _label(server: httpx.Client) -> str:
 
 
 def _model(label: str) -> str:
-    """Return the model name for requests: the name of the adapter, or of the server's own model."""
+    """Return the model name in requests: ADAPTER for the label of an adapter, otherwise SERVED.
+
+    `label` is the label of the loaded weights.
+    """
     return ADAPTER if label.endswith(f"-{ADAPTER}") else SERVED
 
 

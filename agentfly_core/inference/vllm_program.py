@@ -34,7 +34,10 @@ def main() -> None:
 
 
 def install() -> None:
-    """Replace vLLM's kernels for adapters. Call this before a model is created."""
+    """Replace vLLM's kernels for adapters by the functions `bgmv_*` of this module.
+
+    Call `install` before a model is created.
+    """
     from vllm.lora.ops.torch_ops import lora_ops
     from vllm.lora.punica_wrapper import punica_cpu
 

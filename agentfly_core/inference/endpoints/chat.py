@@ -37,9 +37,11 @@ class ChatRequest:
 
 
 def reply_of(answer: JSON) -> Message:
-    """Return the reply in an answer. `Message.cut` is True if the token limit ended the reply.
+    """Return the reply in the JSON of a chat service.
 
-    Raises ValueError if the answer contains no reply.
+    `Message.cut` is True if the token limit ended the reply.
+
+    Raises ValueError if the JSON contains no reply.
     """
     try:
         choice: Any = answer["choices"][0]  # type: ignore[index,call-overload]

@@ -35,8 +35,7 @@ class _Passing(Exception):
 
 
 class ChatService:
-    """A chat service that the site settings define: `ChatService("judge", site.endpoints["judge"],
-    store)`.
+    """A chat service: `ChatService("judge", site.endpoints["judge"], store)`.
 
     `store` stores each answer under the digest of its request. `pause` is the time in seconds
     before the second attempt. It doubles with each further attempt. All connections share the

@@ -47,7 +47,7 @@ class CallFormat:
     def calls(self, text: str, schemas: Schemas) -> Iterator[PlacedCall]:
         """Yield all calls in a text. Invalid calls become BadCall.
 
-        The text must not contain the reasoning of the reply.
+        `text` is a reply without its reasoning.
         """
         at = 0
         while match := self.begin.search(text, at):
@@ -205,5 +205,8 @@ come first.
 
 
 def format_of(text: str) -> FormatName | Literal[""]:
-    """Return the format of a call that a template has rendered, or "" if it is not in FORMATS."""
+    """Return the name of the format of a rendered tool call, such as "hermes".
+
+    Returns "" if the call has none of the formats in FORMATS.
+    """
     return next((name for name, one in FORMATS.items() if one.sign.search(text)), "")

@@ -51,9 +51,9 @@ class Hermes:
         </tool_response><|im_end|>
         <|im_start|>assistant
 
-    With `show_tools`, the system message lists the tools. A warm-started model does not need this
-    list. Added tokens (such as `<|im_end|>`) come only from markup and from replies, never from
-    texts of users or tools.
+    With `show_tools`, the system message lists the tools. A model does not need this list after a
+    warm start (supervised fine-tuning on demonstrations). Added tokens such as `<|im_end|>` come
+    only from markup and from replies, never from texts of users or tools.
 
     The constructor raises ValueError if the tokenizer lacks ChatML's special tokens. It also raises
     ValueError if `open` and the Jinja template in `jinja` give different tokens for a prompt.

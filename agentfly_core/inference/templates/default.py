@@ -8,16 +8,16 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 
 
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
-    """Return the chat template for a model, if the settings do not choose one.
+    """Return the chat template that `template.use: default` means for a model.
 
-    This is the model's own chat template, or Hermes in three cases:
+    The result is the model's own chat template, or Hermes in three cases:
 
     - The model lacks a chat template.
     - The model is a nano model (`nano` or `nano:<recipe>`).
     - The model was exported with the Jinja template of Hermes.
 
-    The choice depends only on the tokenizer. Settings can choose another template; see
-    `TemplatePart`. Raises ValueError if the model's template cannot be used.
+    The result depends only on the tokenizer. Raises ValueError if the model's template cannot be
+    used.
     """
     from agentfly_core.models.nano import CHATML  # imports transformers, which takes seconds
 

@@ -60,7 +60,7 @@ def markup_of(
 
     - The template ignores `add_generation_prompt`, but writes a header before each reply.
     - The template writes no end token after a reply.
-    - The tokenizer encodes a text as other tokens when another text precedes it.
+    - The tokens of a text depend on the text before it.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
     header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)
@@ -144,10 +144,10 @@ def _called(dialect: Dialect, calls: int) -> dict[str, Any]:
 
 
 def _ends(renderer: JinjaRenderer, called: str) -> Iterator[str]:
-    """Yield the end tokens of a template.
+    """Yield the token that ends a text reply, and the token that ends a tool call.
 
-    These are the first added token after a text reply, and the last added token in `called`. The
-    text `called` is a rendered tool call.
+    The end token of a text reply is the first added token after the text. The end token of a tool
+    call is the last added token in `called`, a rendered tool call.
     """
     replied = renderer.render([USER, REPLY])
     if ends := renderer.encoder.markup_in(replied[replied.rindex("A0") :]):
@@ -163,7 +163,7 @@ def _header(renderer: JinjaRenderer, chat: ChatRows) -> str:
 def _writes(
     renderer: JinjaRenderer, chat: ChatRows, *texts: str, tools: Sequence[dict[str, JSON]] = ()
 ) -> bool:
-    """Whether the template accepts these messages and the result contains all `texts`."""
+    """Whether the template accepts these messages and renders all strings in `texts`."""
     try:
         rendered = renderer.render(chat, tools, prompt=True)
         rendered += renderer.render(chat, tools)

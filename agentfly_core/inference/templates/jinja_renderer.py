@@ -83,7 +83,7 @@ class JinjaRenderer:
     def difference(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> str:
-        """Compare the tokens of a prompt in training with its tokens on a chat server.
+        """Compare the tokens of the same prompt in training and on a chat server.
 
         Return a description of the first token that differs, or "" if all tokens are equal.
 
@@ -195,10 +195,9 @@ class JinjaRenderer:
 
 
 def with_ids(item: Message | Observation) -> Message | Observation:
-    """Give each tool call an id.
+    """Return a copy of a message in which each tool call has an id.
 
-    This is the id that the model wrote, or otherwise nine characters that are derived from the
-    call.
+    If the model wrote no id, an id with nine characters is derived from the call.
     """
     if isinstance(item, Observation):
         return item

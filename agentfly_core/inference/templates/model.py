@@ -27,7 +27,8 @@ class ModelTemplate:
     Prompts have the same tokens as with `apply_chat_template`, with one difference: contents of
     messages never become added tokens. Some templates render earlier messages differently after new
     messages are added. In this case, a new context (sequence of tokens) starts. With
-    `history="kept"`, the context continues with the old tokens if possible.
+    `history="kept"`, the new messages are appended to the old tokens instead. A new context then
+    starts only if the rendered text does not show where the last reply ends.
 
     - `calls`, `stop`: the format of tool calls and the end tokens. By default, both are found by
       rendering short conversations.
@@ -85,10 +86,11 @@ class ModelTemplate:
         return self._replies.reads_calls
 
     def bound(self, tools: Sequence[ToolSchema], thinking: bool | None) -> Self:
-        """Return the template for a speaker with these tools.
+        """Return a copy of this template for conversations with these tools.
 
         `thinking` switches reasoning on or off; None means the default of the template. Raises
-        ValueError if calls of tools cannot be parsed, or if the template cannot switch reasoning.
+        ValueError if calls of the tools cannot be parsed. Also raises ValueError if `thinking` is
+        set, but the template cannot switch reasoning.
         """
         if tools and not self.reads_calls:
             raise ValueError(
@@ -176,7 +178,7 @@ class ModelTemplate:
         return self.stop_tokens[0] if end < 0 else self._renderer.tokens(whole[end:])[0]
 
     def difference(self, messages: MessageList) -> str:
-        """Compare the tokens of a prompt in training with its tokens on a chat server.
+        """Compare the tokens of the same prompt in training and on a chat server.
 
         Return a description of the first token that differs, or "" if all tokens are equal.
         """

@@ -43,9 +43,9 @@ def table(template: ModelTemplate) -> dict[str, str]:
 
 
 def report(template: ModelTemplate) -> list[str]:
-    """Return lines of text that describe what a template supports.
+    """Describe what a template supports, as lines of text.
 
-    They include the result of each conversation in PROBES.
+    The last lines contain the result of each conversation in PROBES.
     """
     dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
     tools = calls if dialect.native else "as Hermes text, because the template writes none"
