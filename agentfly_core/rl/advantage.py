@@ -135,8 +135,8 @@ def within_groups(
     Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
     -0.5, 0, 0.
 
-    To compare trajectories, use `Outcomes.compare`. In its means, each episode counts once, even if
-    the episode has several trajectories.
+    To compare trajectories, use `Outcomes.compare`. `Outcomes.compare` counts each episode once,
+    even if the episode has several trajectories.
     """
     results = torch.zeros_like(values[0])
     for group in map(list, groups):

@@ -36,7 +36,7 @@ class RolloutBatch:
     - `rollout_logprobs`: the log-probabilities that the sampler computed
     - `cut`: whether the trajectory of the row ended at a limit
     - `turn`: the index of the turn of each token
-    - `old_logprobs`, `old_values`: computed with the policy before the update
+    - `old_logprobs`, `old_values`: outputs of the policy and of the critic before the update
     - `reference_logprobs`: computed with the reference policy of a KL penalty
     - `returns`: the targets of the critic
     - `weight`: the share of the token in the loss of its optimizer step

@@ -118,16 +118,16 @@ class Needs:
 class Algorithm(Protocol):
     """An algorithm: a frozen dataclass with hyper-parameters as fields.
 
-    The class attribute `refills` is the default of the setting `rollout.refills`. This setting is
-    the maximum number of rounds in which a step replaces problems with equal rewards by other
-    problems.
+    The class attribute `refills` is the default of the setting `rollout.refills`: the maximum
+    number of further sampling rounds in a step. If all episodes of a problem have the same
+    reward, a further round replaces this problem by a new problem.
     """
 
     refills: ClassVar[int]
 
     @property
     def needs(self) -> Needs:
-        """The requirements of this algorithm. They may depend on its hyper-parameters."""
+        """The requirements of this algorithm, which may depend on the hyper-parameters."""
 
     def after(self, before: Mapping[str, float]) -> Self:
         """Return the algorithm for the next update.

@@ -62,17 +62,18 @@ class Outcomes:
     def reaching(self, bound: float) -> set[int]:
         """Return the indices of the trajectories with a reward of at least `bound`.
 
-        Rounding errors are ignored.
+        Rewards that are below `bound` only by a rounding error are included.
         """
         return {i for i, reward in enumerate(self.rewards.tolist()) if reaches(reward, bound)}
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
         """Apply the function `how` to each group of trajectories, and return the results [n].
 
-        Each tensor in `values` is [n]. The first argument of `how` contains the entries of the
-        first tensor for the trajectories of the group. For each tensor, `how` gets one further
-        argument: the mean of the tensor over the trajectories of each episode. A group gets 0 if
-        the means of the first tensor are nan or all equal.
+        Each tensor in `values` is [n]. For two tensors, the call is `how(first, means_1, means_2)`.
+        `first` contains the entries of the first tensor for the trajectories of the group.
+        `means_1` and `means_2` contain one entry for each episode of the group: the mean of the
+        tensor over the trajectories of the episode. A group gets 0 if `means_1` contains nan, or
+        only equal values.
 
         Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
         -0.5, 0, 0. Second example: the first of two episodes has two trajectories with the rewards
@@ -112,7 +113,7 @@ def outcomes(
     - `weights`: the weight of each reward
     - `batch`: the tokens of the trajectories
     - `left_out`: trajectories that the update does not train, for example because their score is
-      missing. `trajectories` may contain forks of them.
+      missing. `trajectories` may contain forks of trajectories in `left_out`.
 
     Raises ValueError if a trajectory is unscored, or if a turn without sampled tokens has a reward.
     """
@@ -148,7 +149,7 @@ def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
 def _states(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the state key of the environment before each turn.
 
-    If a turn lacks a state key, the text of the messages that were read in the turn is used.
+    If a turn lacks a state key, the text of the messages since the previous turn is used.
     """
     return tuple(turn.state or repr(turn.read) for turn in trajectory.turns)
 
@@ -234,9 +235,9 @@ def earned(score: Scored) -> float:
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
     """Divide the reward of a trajectory among its turns.
 
-    The last turn with trained tokens gets the part of the reward that `Scored.turn_rewards` does
-    not give to any turn. The reward of a turn with an untrained reply is moved to the last trained
-    turn before it. If no turn before it is trained, this reward is moved to the first trained turn.
+    Each turn gets its reward in `Scored.turn_rewards`. The rest of the trajectory's reward is added
+    to the last trained turn. The reward of an untrained turn is moved to the closest trained turn
+    before it. If no earlier turn is trained, this reward is moved to the first trained turn.
     Raises ValueError if a turn without sampled tokens has a reward.
     """
     rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
