@@ -66,7 +66,10 @@ class Child:
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start the program in a new session. Raises OSError if the program does not exist."""
+        """Start the program as the leader of a new Unix session.
+
+        Raises OSError if the program does not exist.
+        """
         assert self._process is None, "a child is started once"
         self.folder = await asyncio.to_thread(private_folder)
         owner = Owner.current().to_json()

@@ -114,7 +114,7 @@ class Episode(Speaker):
     def answered(self) -> tuple[str, str | None]:
         """The name of the speaker that answered last, and this answer.
 
-        Before the first answer, these are the name of the main speaker and None.
+        Before the first answer, the result is the name of the main speaker, and None.
         """
         return self.state.trunk.answers[-1] if self.state.trunk.answers else (self.name, None)
 
@@ -165,11 +165,12 @@ class Episode(Speaker):
         """Run coroutines of the agent concurrently, and return their results in the order of
         `work`.
 
-        The seeds of replies do not depend on timing. Limits such as `max_turns` are counted
-        separately for each coroutine. The count includes the replies before `gather`. If coroutines
-        raise errors, the first error is raised after all coroutines have ended. Any other error is
-        raised instead of an EpisodeOver. Raises ServiceFailure if the coroutines wait for each
-        other.
+        The seeds of replies do not depend on timing. Limits such as `max_turns` apply to each
+        coroutine separately: its own replies and the replies before `gather` are counted.
+
+        If coroutines raise errors, one error is raised after all coroutines have ended. This is the
+        first error that is not an EpisodeOver. If all errors are EpisodeOver, the first is raised.
+        Raises ServiceFailure if the coroutines wait for each other.
         """
         branch = self.history
         branches = branch.fork(len(work))
@@ -299,8 +300,8 @@ class Episode(Speaker):
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
         """Register `count` concurrent branches that begin with the history of `trunk`.
 
-        The sampler counts `trunk` as one running branch. Only the second and later branches of
-        `trunk` are therefore reported to the sampler.
+        `trunk` does not sample while these branches run, but the sampler still counts it. So the
+        first branch takes the place of `trunk`. Only further branches are reported to the sampler.
         """
         for _ in range(count):
             if trunk.parts:

@@ -110,10 +110,11 @@ class EpisodeState:
             self.children.append(ForkOrigin(path, snapshot, facts, before_reply))
 
     async def begin_at(self, origin: ForkOrigin) -> None:
-        """Restore the environments and the facts to their state at the fork `origin`.
+        """Restore the environments and the problem's facts to their state at the fork `origin`.
 
-        A forked episode first repeats its parent's replies up to the fork. Then it calls this
-        method.
+        A forked episode calls this method after it has repeated its parent's replies. Without
+        a snapshot in `origin`, this method does nothing: the parent's tool calls were executed
+        again.
         """
         if origin.snapshot is not None:
             await self.restore(origin.snapshot)

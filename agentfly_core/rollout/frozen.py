@@ -50,9 +50,9 @@ class Cast(SamplerSession):
         """Sample a reply in the session of the speaker's policy. Raises ServiceLost if the sampler
         dies.
 
-        Some sessions start a batch only when each running branch (concurrent coroutine) has
-        requested a reply. During this request, the earlier sessions in `sessions` do not count its
-        branch as running. Their batches then do not wait for this branch.
+        A session may start its batch only when each running branch (concurrent coroutine) has
+        requested a reply. While a branch waits for a reply of `sessions[i]`, the batches of
+        `sessions[:i]` do not wait for requests of this branch.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -74,8 +74,9 @@ class Cast(SamplerSession):
             session.close()
 
     def of(self, speaker: str) -> SamplerSession:
-        """Return the session of the speaker's policy. For a role with a chat service, return this
-        Cast.
+        """Return the session that samples the replies of a speaker.
+
+        If a chat service replies for the speaker's role, return this Cast.
         """
         role = speaker.partition("/")[0]
         # a chat service answers requests one by one, and has no hidden states

@@ -39,9 +39,9 @@ class ResourceManager:
             async with resources.leases([Shop], problem, timeout=60) as lent:
                 shop = lent[Shop]
 
-    An integer `n` in `limits` means `Limit(n)`. All methods run on one event loop. Entering the
-    block kills child processes of earlier runs that died. Leaving the block closes all
-    environments, and raises RuntimeError if an environment is still leased.
+    An integer `n` in `limits` means `Limit(n)`. All methods run on one event loop. If an
+    earlier run was killed, entering the block kills its child processes. Leaving the block closes
+    all environments, and raises RuntimeError if an environment is still leased.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
@@ -137,8 +137,8 @@ class ResourceManager:
         """Return counts, and waiting times in seconds, of each class of environments.
 
         Example: `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`. `in_use` and
-        `waiting` are current values. All other metrics cover the time since the last call of this
-        method. For example, `most_in_use` is the maximum of `in_use`, and `expired` counts the
+        `waiting` are current values. All other metrics cover the time since the previous call of
+        `metrics`. For example, `most_in_use` is the maximum of `in_use`, and `expired` counts the
         leases that a deadline ended.
         """
         return {

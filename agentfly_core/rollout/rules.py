@@ -164,7 +164,7 @@ class FrozenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class FrozenSelf:
-    """The current policy, which replies for a role of the agent that is not trained.
+    """Lets the current policy reply for a role of the agent without training this role.
 
     Example: `FrozenSelf("self")`.
     """

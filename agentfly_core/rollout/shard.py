@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 class EpisodeBroken(ValueError):
     """An error in a chat template or a sampler. It ends the pipeline stage, not only the episode.
 
-    The message names the line of the author's code.
+    The message contains the traceback, and names the line of the user's code.
     """
 
     @classmethod
@@ -63,10 +63,10 @@ async def play(
 ) -> PlayedEpisode:
     """Play an episode. In the result, the trajectory with the answer comes first.
 
-    An episode ends FAILED if a service fails, if it misses its deadline, or if the agent raises an
-    error before the first reply. If the agent raises an error after a reply, the replies are kept
-    and scored. If the agent raises StartAgain, the episode is played once more, with `again` set.
-    Errors of the sampler and the template are raised.
+    An episode ends FAILED if a service fails, if the deadline of the episode passes, or if the
+    agent raises an error before the first reply. If the agent raises an error after a reply, the
+    replies are kept and scored. If the agent raises StartAgain, the episode is played once more,
+    with `again` set. Errors of the sampler and the template are raised.
     """
     episode_played.set(episode_spec.id)
     episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
@@ -120,9 +120,9 @@ async def collect(
     played after all other episodes have ended. Forks of these forks are played in a further round,
     and so on. With this order, the batches of the sampler do not depend on timing.
 
-    Of the episodes that need environments, at most `min(episodes, environments, spec.at_once)` run
-    at once. So a running episode never waits for an environment. Episodes without environments run
-    at the same time, also at most `spec.at_once` of them.
+    At most `spec.at_once` episodes that need environments run at once. If one of the environment
+    classes has a lower limit, this lower limit applies. So a running episode never waits for an
+    environment. At the same time, at most `spec.at_once` episodes without environments run.
 
     Returns
 

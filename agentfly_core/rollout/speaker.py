@@ -124,9 +124,9 @@ class Speaker:
             reply.message.content, reply.finish, reply.logprobs
 
         The prompt reuses the tokens of the longest earlier conversation with which the list begins.
-        A reply that fills the context is returned. Raises EpisodeOver if no turn or no room for a
-        reply is left. Raises PromptTooLong if the opening is already too long, and ServiceLost if
-        the sampler dies.
+        A reply that reaches a limit of the episode is returned, with `Reply.limit` set. Raises
+        EpisodeOver if no turn or no room for a reply is left. Raises PromptTooLong if the opening
+        is already too long, and ServiceLost if the sampler dies.
         """
         settings = self.settings(sampling)
         form = settings.form.key
@@ -248,7 +248,10 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Return a new reply of `sample`. Up to a fork, return the parent episode's reply."""
+        """Return a reply that the function `sample` samples.
+
+        Until its fork, a forked episode instead repeats the replies of its parent.
+        """
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):
@@ -359,9 +362,9 @@ class Speaker:
     ) -> EpisodePlace:
         """Return the place of a reply in the episode, which does not depend on timing.
 
-        In the conversation that begins with the opening, the place is the index of the reply.
-        Elsewhere it contains the speaker, the prompt, the number of earlier replies to this prompt,
-        and the branch.
+        In the conversation that begins with the opening, the place is the index of the reply. In
+        other conversations, for repeated prompts and in `gather`, the place contains the speaker,
+        the prompt, the number of earlier replies to this prompt, and the branch.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

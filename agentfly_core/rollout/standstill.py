@@ -51,7 +51,9 @@ class Parts:
     def running(
         self, parent: EpisodeBranch, tasks: Mapping[EpisodeBranch, asyncio.Task[Any]]
     ) -> Iterator[None]:
-        """During the block, let the coroutines fail if all of them wait for each other.
+        """During the block, cancel the coroutines if all of them wait for each other.
+
+        `failure` then contains the error.
 
         `tasks` has the coroutines that `parent` started.
         """
@@ -142,7 +144,8 @@ class Parts:
     def _chains(self) -> dict[EpisodeBranch, Chain]:
         """Return, for each task, its coroutines from the outermost to the innermost.
 
-        Tasks that wait for a `gather` call within the task are left out.
+        A task is left out while it runs a nested `gather` call, because the tasks of the nested
+        call are included.
         """
         parents = {branch.number[:-1] for branch in self._tasks}
         own = {one: task for one, task in self._tasks.items() if one.number not in parents}

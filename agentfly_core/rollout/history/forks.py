@@ -117,7 +117,8 @@ class Repetition:
     def reply(self, place: EpisodePlace, prompt: str, form: str) -> Reply | None:
         """Return the recorded reply to repeat, or None after the fork.
 
-        Raises AsksDifferently if the parent's reply at this place is missing or has another prompt.
+        Raises AsksDifferently if the parent's reply at `place` is missing, or if its prompt or form
+        differs.
         """
         if not (origin := self.repeats):
             return None
@@ -154,7 +155,10 @@ class Repetition:
         self.path.answers[place] = answered
 
     def fork(self) -> int:
-        """Return the value that `Episode.fork` returned at this point of the parent.
+        """Return the result of the next call of `Episode.fork` in a forked episode.
+
+        Calls before the fork give the same result as in the parent. The call at the fork gives the
+        number of the forked episode (1, 2, ...).
 
         Raises AsksDifferently at the fork if the episode has not repeated all replies and tool
         calls.

@@ -74,10 +74,10 @@ def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpe
 def with_branches(
     played: Sequence[PlayedEpisode], trajectories: Sequence[Trajectory]
 ) -> list[Trajectory]:
-    """Return the trajectories, with the field `branch` in trajectories of forks.
+    """Return all trajectories. In trajectories of forks, the field `branch` is set.
 
-    `branch` contains the id of the parent trajectory, and the number of turns that both have in
-    common. Without common turns, `branch` is not set.
+    `branch` contains the id of the parent trajectory, and the number of turns that the parent and
+    the fork have in common. Without common turns, `branch` is not set.
     """
     by_id = {one.id: one for one in trajectories}
     forks = {one.id: each.spec for each in played for one in each.record}

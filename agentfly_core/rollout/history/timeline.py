@@ -215,8 +215,8 @@ class EpisodeBranch:
     - `unread`: tool results that their speaker has not read, as pairs of speaker and result
     - `answers`: the final answers of speakers, as pairs of speaker and answer
     - `parts`: the number of branches that were opened from this branch and are still open
-    - `least_call`: the smallest possible `call` of the next reply. The next reply is
-      therefore recorded after all messages that the branch received from a mailbox.
+    - `least_call`: the smallest possible `Reply.call` of the next reply. A message from a mailbox
+      may increase this number, so that the next reply is recorded after the message.
     """
 
     number: tuple[int, ...] = ()
@@ -261,8 +261,9 @@ class EpisodeBranch:
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """Count a reply of the speaker to this prompt, and return the number of earlier replies to
-        it.
+        """Count a new reply of a speaker to a prompt.
+
+        Return the number of the speaker's earlier replies to the same prompt.
         """
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
