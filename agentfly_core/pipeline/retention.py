@@ -148,7 +148,7 @@ def first_policy(step: int, staleness: int) -> int:
 
 
 def require_space(store: Store, sizes: tuple[int, int], saving: bool) -> None:
-    """Raise NoSpace unless the disk has room for an update.
+    """Raise NoSpace if the disk space is too small for an update.
 
     An update writes a policy and a learner state. `sizes` are their sizes in bytes. If the previous
     state is still being saved (`saving`), two states must fit.

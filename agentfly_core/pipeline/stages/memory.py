@@ -20,8 +20,8 @@ def remember(run: Run, remembers: str, policy: Pointer, scored: Artifact, step: 
     """Publish the new memory, a folder that agents read during episodes (`Episode.memory`).
 
     The memory belongs to the policy after this step. `remembers` is the import path of a function
-    (the setting agent.remembers). The function makes the new memory from the memory of `policy`,
-    which is the policy before this step, and from the training episodes of this step.
+    (the setting agent.remembers). The function makes the new memory from the old memory and the
+    training episodes of this step. The old memory belongs to `policy`, the policy before this step.
     """
     settings, store = run.settings, run.store
     function, before = remember_of(remembers), run.experiment.memory_of(policy)

@@ -250,9 +250,7 @@ def label_of(run: Run, step: int) -> str:
 
 
 def require_learner_state(store: Store, fork: Fork) -> None:
-    """Raise ValueError unless the store has the learner state of the step from which a
-    fork starts.
-    """
+    """Raise ValueError if the store lacks the learner state from which a fork starts."""
     run, step = fork.run, fork.step
     if store.holds(step_layout(store, run, step).learner):
         return
@@ -288,7 +286,7 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 
 
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
-    """Write the learner state after a step, unless it is already stored.
+    """Write the learner state after a step, if it is not stored yet.
 
     This is needed if the step becomes the last step of the run. The policy of this step must be
     published.
