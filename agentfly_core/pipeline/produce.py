@@ -24,7 +24,7 @@ def produce(store: Store, target: ArtifactKey, make: Make) -> Artifact:
     """Return the artifact of a key. If the store lacks it, make and publish it.
 
     An artifact that was already in the store is returned as `Reused`. If `make` raises an error,
-    nothing is published.
+    this function publishes no artifact.
     """
     return find(store, target) or publish(store, target, make)
 
