@@ -30,20 +30,21 @@ class Branching(Section):
     """Forks of episodes after tool results (ARPO, arXiv 2507.19849): `{total: 16, init: 8, k: 20,
     alpha: 0.5, beta: 0.2, mode: entropy}`.
 
-    A fork is a further episode in which the reply to a tool's result is sampled again. A problem
-    has `total` episodes. `init` of these episodes begin with the problem's prompt, and each of them
-    can be forked (total - init) / init times. If fewer forks are made, further episodes begin with
-    the prompt, until the problem has `total` episodes.
+    A fork is a further episode that copies another episode up to a tool's result. It then
+    samples a new reply to this result. A problem has `total` episodes. `init` of these episodes are
+    sampled from the prompt, and each of them can be forked (total - init) / init times. If fewer
+    forks are made, further episodes are sampled from the prompt, until the problem has `total`
+    episodes.
 
-    P = alpha + beta (H - H_first) / log(vocabulary) is limited to the range 0 to 1. H is the mean
-    entropy of the first `k` tokens of a reply to a tool's result. H_first is the mean entropy of
-    the first `k` tokens of the first reply by the same speaker. `mode` decides whether the episode
-    is forked before the reply:
+    The probability of a fork is P = alpha + beta (H - H_first) / log(vocabulary), limited to the
+    range 0 to 1. H is the mean entropy of the first `k` tokens of a reply to a tool's result.
+    H_first is the mean entropy of the first `k` tokens of the first reply by the same speaker.
+    `mode` decides whether the episode is forked before the reply:
 
     - `entropy` forks with probability P.
     - `threshold` forks if P is above `tau`.
     - `random` forks with probability `alpha`.
-    - `never` does not fork: all `total` episodes begin with the prompt.
+    - `never` does not fork: all `total` episodes are sampled from the prompt.
     """
 
     total: Annotated[int, Field(ge=2)] = 16
@@ -85,12 +86,12 @@ class Branching(Section):
 class Rollout(Section):
     """The episodes of a step. A step has `problems` x `group_size` episodes.
 
-    - `shard`: how many episodes are played together. If the sampler dies, at most one shard is
-      lost.
-    - `refills`: the largest number of further sampling rounds in a step. Each of these rounds
-      replaces problems with equal rewards in all episodes (dynamic sampling, DAPO, arXiv
-      2503.14476). The default depends on the algorithm.
-    - `max_staleness`: the age of the sampling policy in updates. With 0, step 7 samples with the
+    - `shard`: the number of episodes in a shard, a batch that is sampled and stored together. If
+      the sampler dies, at most one shard is lost.
+    - `refills`: the largest number of further sampling rounds in a step. If all episodes of a
+      problem have the same reward, such a round replaces the problem by another problem (dynamic
+      sampling, DAPO, arXiv 2503.14476). The default depends on the algorithm.
+    - `max_staleness`: how many updates old the sampling policy is. With 0, step 7 samples with the
       policy after step 6. With 1, step 7 samples with the policy after step 5, while the update of
       step 6 is still running.
     - `branching`: forks of episodes. `branching.total` replaces `group_size`.
@@ -128,15 +129,15 @@ class Rollout(Section):
 
     @property
     def beginnings(self) -> int:
-        """The number of a problem's episodes that begin with its prompt. The others are forks."""
+        """How many episodes of a problem are sampled from its prompt before the first fork."""
         branching = self.branching
         return branching.init if branching and branching.mode != "never" else self.group_size
 
     @property
     def beginnings_of_shard(self) -> int:
-        """The number of episodes in a shard (batch of episodes) that begin with a prompt.
+        """How many episodes of a shard (batch) are sampled from a prompt before the first fork.
 
-        If episodes are forked, all episodes of a problem are in the same shard.
+        With forks, all episodes of a problem are in the same shard.
         """
         if self.beginnings == self.group_size:
             return self.shard
@@ -165,7 +166,7 @@ class Evaluate(Section):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that a run plays, including `validation` if `every` is above 0."""
+        """The splits that a run uses: train, test, and validation if `every` is above 0."""
         return SPLITS if self.every else ("train", "test")
 
     @model_validator(mode="after")

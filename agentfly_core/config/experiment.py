@@ -68,8 +68,8 @@ class Update(Section):
     The learner state is stored every `learner_every` steps. The newest `keep_learner` states and
     the weights of the newest `keep_policies` policies are kept. `keep_policies: 0` keeps the
     weights of all policies. With `share_prefixes`, a common prefix such as a prompt is computed
-    only once, which changes results by rounding. `update: none` means `{weights: false}`: steps
-    play and score episodes and update the memory (`agent.remembers`), but do not train.
+    only once. This changes results by rounding errors. `update: none` means `{weights: false}`: a
+    step samples and scores episodes and updates the memory (`agent.remembers`), but does not train.
     """
 
     # an unset value is not part of keys and digests
@@ -127,7 +127,7 @@ class Night(Section):
     tasks: dict[str, OrderPosition] = Field(default_factory=dict)
 
     def of(self, task: str) -> OrderPosition:
-        """Return the position of a task, by default the beginning of the first epoch."""
+        """Return a task's position. For a new task, it is the beginning of the first epoch."""
         return self.tasks.get(task, OrderPosition())
 
 
@@ -144,7 +144,7 @@ class Fork(Section):
 
 
 class Gates(Section):
-    """A stage fails if its share of failed or of unscored episodes is above these limits."""
+    """Limits of the shares of failed and of unscored episodes. Above a limit, a stage fails."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
@@ -303,7 +303,7 @@ class Settings(Section):
         return by_task
 
     def quotas(self, count: int) -> dict[str, int]:
-        """Divide `count` in proportion to the tasks' weights. For 8: `{"sums": 5, "shop": 3}`."""
+        """Divide `count` problems among the tasks by weight: `{"sums": 5, "shop": 3}`."""
         weights = {name: task.weight for name, task in self.tasks.items()}
         return quotas(weights or {SINGLE: 1.0}, count)
 
@@ -335,7 +335,7 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The key of the reward that decides success. Empty without rewards, GOAL in mixtures."""
+        """The key of the reward that decides success: GOAL in a mixture, "" without rewards."""
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
@@ -348,13 +348,13 @@ class Settings(Section):
 
     @property
     def data_seed(self) -> int:
-        """The seed of the dataset."""
+        """The seed of the dataset: `data.seed`, or `seed` if `data.seed` is not set."""
         return self.seed if self.data.seed is None else self.data.seed
 
     @property
     def of_data(self) -> Self:
-        """These settings with the seed of the dataset: `data.seed`, if it is set, replaces `seed`.
-        The artifact keys of the dataset and of held-out episodes use this seed.
+        """A copy of the settings in which `seed` is the seed of the dataset (`data_seed`). The copy
+        is used for the artifact keys of the dataset and of held-out episodes.
         """
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data_seed, "data": data})
@@ -389,7 +389,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the values that seed step 7: `(0, 7)`, or `(0, "night", 12, 7)` in night 12."""
+        """Return the seeds of a step. For `seed` 0, night 12, step 7: `(0, "night", 12, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

@@ -111,7 +111,7 @@ def check_settings(
     """Convert settings to the annotated types of the parameters of `maker`.
 
     Raises ValueError if a setting is not a parameter, if a value has a wrong type, or if a required
-    parameter is missing. `given` has the names of parameters that get their values elsewhere.
+    parameter is missing. `given` has the names of parameters that the caller sets itself.
     """
     name, parameters = _called(maker), parameters_of(maker)
     for key in given:
@@ -147,11 +147,11 @@ def parameters_of(maker: Maker) -> Parameters:
 
 
 def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
-    """Return the types of the parameters of `maker` with a name in `names`.
+    """Return the types of some parameters of `maker`. `names` has the names of these parameters.
 
     A parameter with the default None also allows null. Raises ValueError if an annotation cannot be
-    evaluated. Annotations of other parameters are not evaluated, because their types may be
-    imported only for type checking.
+    evaluated. Annotations of all other parameters are ignored, because some types may be imported
+    only for type checking.
     """
     parameters = {key: p for key, p in parameters_of(maker).items() if key in names}
     annotations = {
@@ -214,7 +214,7 @@ def _called(maker: Maker) -> str:
 def with_defaults(
     maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """Return settings of `maker` with all default values added, also within sections.
+    """Return settings of `maker` with all default values added, including defaults in subsections.
 
     With `with_defaults(GRPO, {"policy_loss": "gspo"})`, `policy_loss` becomes `{"use": "gspo",
     "low": 3e-4, "high": 4e-4}`. Raises ValueError as `check_settings` does.

@@ -211,9 +211,9 @@ def defaults() -> dict[str, JSON]:
 
 
 def _completed(settings: Settings) -> Settings:
-    """Add the defaults of all classes and functions that settings name.
+    """Return `settings` with the default arguments of all classes and functions named in them.
 
-    The stored settings are then complete.
+    A run stores these complete settings.
     """
     with at("algorithm.use"):
         refills = getattr(load(settings.algorithm.use), "refills", None)
@@ -238,8 +238,9 @@ def _completed(settings: Settings) -> Settings:
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
-    """Return the settings of a site from each source. A later source replaces earlier values.
+    """Return the settings of a site by source: `{"AGENTFLY_RANKS": {"ranks": "2"}, ...}`.
 
+    If several sources set the same key, the last of these sources counts.
     Raises ValueError if the site or an environment variable `AGENTFLY_...` is unknown.
     """
     path = CONF / "site" / f"{name}.yaml"
@@ -306,7 +307,7 @@ def _keys(key: str) -> list[str]:
 
 
 def _sections_of(key: str) -> set[str]:
-    """Return a dotted key and the keys of its sections: `{"update", "update.epochs"}`."""
+    """Return a key and all its sections: `{"update", "update.epochs"}` for `update.epochs`."""
     return {key[: end.start()] for end in re.finditer(r"\.|$", key)}
 
 

@@ -67,10 +67,10 @@ class Part(Section):
 
 
 class ShortForm(Section):
-    """A section that may be written in a short form: only the value of the field named SHORT.
+    """A section that may be written in a short form, the value of one field. The class variable
+    SHORT has the name of this field.
 
-    Experiment files may use the short form. Stored settings use the short form if only this field
-    is set.
+    Stored settings use the short form if only this field is set.
     """
 
     SHORT: ClassVar[str]
@@ -371,9 +371,9 @@ class WarmStart(Section):
     """The warm start: supervised fine-tuning on demonstrations before reinforcement learning.
 
     `demonstrations` has three forms. An import path names a policy (an `async def` of one
-    Conversation), or a function that returns a policy. This function gets problems, seed and
-    `settings`. `run:NAME@STEP` selects episodes of the steps 1 to STEP of a run by
-    RejectionSampling. `file:PATH` imitates all chats in a file, with the settings of ChatFile.
+    Conversation), or a function of problems, seed and `settings` that returns a policy. With
+    `run:NAME@STEP`, RejectionSampling selects episodes of the steps 1 to STEP of a run. ChatFile
+    reads all chats of `file:PATH`. `settings` has the settings of the function or of these classes.
 
     Training consists of `rounds`. An interrupted run continues after the last finished round. The
     learning rate decreases from round to round. With 4 rounds, it is 1, 3/4, 1/2 and 1/4 of

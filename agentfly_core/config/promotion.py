@@ -45,8 +45,8 @@ class Confirmation(Section):
     comparison of a night. The policy is promoted only if it wins again.
 
     - `use: fresh`: compare on new problems with another seed. Their number is `times` x data.test.
-    - `use: split`: compare on the share `share` of the test problems. The first comparison uses
-      only the other test problems.
+    - `use: split`: compare on a part of the test problems. `share: 0.3` reserves 30 % of the test
+      problems for the confirmation. The first comparison uses the other 70 %.
     - `use: auto`: `fresh` for a dataset that is decorated with `@generated`, else `split`
     - `use: none`: promote the policy without a second comparison
     """

@@ -42,7 +42,8 @@ def _without_secret(instead: str) -> AfterValidator:
 def _variable(held: str, example: str) -> AfterValidator:
     """Return a validator that refuses a text which is not the name of an environment variable.
 
-    The error message does not show the text, because it may be a secret.
+    The error message describes the variable's content (`held`, such as "the key"), and contains the
+    name `example`. It does not contain the refused text, which may be a secret.
     """
 
     def check(name: str) -> str:
@@ -250,9 +251,9 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """The indices of the learner's workers on each node: `{"localhost": (1, 2, 3)}`.
+        """The indices of the learner's workers on each node: `{"localhost": (0, 1, 2)}`.
 
-        If `learner_gpus` is set, the first node has these GPU indices instead.
+        With `learner_gpus: [1, 2, 3]`, the indices on the first node are (1, 2, 3).
         """
         counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}

@@ -82,7 +82,7 @@ class TaskSettings(Section):
 
     `weight` determines how many of a step's problems come from this task. `tools`, `rewards`,
     `environments` and the limits in `agent` replace the experiment's settings. `goal` is the reward
-    that decides success. It is required if the task has several rewards.
+    that decides success. A task with several rewards must set `goal`.
     """
 
     weight: Annotated[float, Field(gt=0)] = 1.0
