@@ -156,8 +156,8 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 def template_report(model: str, part: Part) -> list[str]:
     """Return remarks on the chat template `part` of a model in a local folder.
 
-    The model's own template is tested with sample messages, and the remarks are the results.
-    Another template gets a remark if the model's own template writes different prompts.
+    If `part` is the model's own template, the remarks are the results of a test with sample
+    messages. Any other template gets a remark if the model's own template writes other prompts.
     """
     if not isinstance(model_reference(model), LocalModel):
         return []

@@ -151,7 +151,8 @@ class Experiment:
     def parent(self) -> Parent | None:
         """The policy of another run from which this experiment starts, or None.
 
-        The setting `fork` names it, or the setting `model` as `run:NAME` or `run:NAME@STEP`.
+        The setting `fork` names this policy. Without `fork`, the setting `model` may name it, as
+        `run:NAME` or `run:NAME@STEP`.
         """
         if fork := self.settings.fork:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
@@ -172,10 +173,9 @@ class Experiment:
 
     @property
     def reference(self) -> Pointer | None:
-        """The reference policy of the algorithm's KL penalty if it belongs to another run, else
-        None.
+        """The reference policy of the KL penalty, if another run has made this policy.
 
-        The result is also None for a penalty that refers to the run's own start policy.
+        None without a KL penalty, or if the reference is the run's own start policy.
         """
         policy = run_step(self.algorithm.needs.reference or "")
         return of_run(self.store, policy, "algorithm.kl.reference").policy if policy else None

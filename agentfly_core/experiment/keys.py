@@ -209,9 +209,9 @@ class StageKeys:
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
         """Return the key of the scores of `rollouts`, the episodes of a step or an evaluation.
 
-        The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. With
-        `rollout.refills`, the step is also scored before the first refill (round 1), before the
-        second refill (round 2), and so on.
+        The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. If a
+        step has further sampling rounds (`rollout.refills`), the episodes so far are also scored
+        before each of these rounds. `round` is 1 before the first further round.
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")
@@ -301,7 +301,7 @@ def ledger(run: str, policy: Pointer) -> ArtifactKey:
 
 
 def _texts(key: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yield texts in the value of a setting with their keys: `("files/0", "train.jsonl")`."""
+    """Yield each text in the value of a setting as (key, text): `("files/0", "train.jsonl")`."""
     if isinstance(value, str | Path):
         yield key, str(value)
     elif isinstance(value, list | tuple):

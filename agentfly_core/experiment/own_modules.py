@@ -46,15 +46,18 @@ class Package:
 def sources(module: str) -> dict[str, str]:
     """Return the SHA-256 digest of each file of a module's top-level package.
 
-    The files of imported packages that are not installed are included. The result is empty for
-    modules of AgentFly and of the standard library. Raises ValueError if a source file of the
-    module is missing.
+    Packages that the module imports are included, unless they are installed (in site-packages). The
+    result is empty for modules of AgentFly and of the standard library. Raises ValueError if a
+    source file of the module is missing.
     """
     return {name: own for package in _reached(module) for name, own in package.files.items()}
 
 
 def _reached(module: str) -> list[Package]:
-    """Return the package of a module, followed by the imported packages that are not installed.
+    """Return the package of a module, and all packages that it imports directly or indirectly.
+
+    Imported packages are left out if they are installed (in site-packages). The result is empty for
+    modules of AgentFly and of the standard library.
 
     Raises ValueError if a source file of the module is missing.
     """
@@ -77,7 +80,10 @@ def _reached(module: str) -> list[Package]:
 
 
 def spec_of(top: str) -> ModuleSpec | None:
-    """Return the import spec of a top-level module, or None if a file of the module is missing."""
+    """Return the import spec of a top-level module.
+
+    Returns None if the module or its file is missing.
+    """
     try:
         spec = importlib.util.find_spec(top)
     except ValueError:  # the main module of a notebook

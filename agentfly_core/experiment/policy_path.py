@@ -69,8 +69,9 @@ def of_tasks(
 
 
 def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
-    """Raise ValueError if a path does not name a policy or a function that makes one, or if the
-    settings do not fit.
+    """Check that an import path names a policy, or a function that returns a policy.
+
+    Raises ValueError if it names anything else, or if the settings do not fit the function.
     """
     loaded = load(path)
     if not is_policy(loaded):

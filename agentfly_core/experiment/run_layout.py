@@ -53,7 +53,8 @@ class StepLayout(EpisodeLayout):
 
 
 class PlayLayout(EpisodeLayout):
-    """The paths of a play: `PlayLayout("quickstart-3").scored` is `plays/quickstart-3/scored`.
+    """The paths of episodes that a command such as `agentfly play` has stored:
+    `PlayLayout("quickstart-3").scored` is `plays/quickstart-3/scored`.
 
     `record` is the path of play.json, which contains a PlayRecord. `tokenizer` is the path of the
     tokenizer that decodes the tokens of the episodes.
@@ -66,7 +67,7 @@ class PlayLayout(EpisodeLayout):
 
 
 def next_play(store: Store, experiment: str) -> str:
-    """Return the first free name for a play of an experiment.
+    """Return a free name for the episodes of the next `agentfly play` of an experiment.
 
     In an empty store, `next_play(store, "quickstart")` is `quickstart-1`.
     """
@@ -80,7 +81,8 @@ class RunLayout:
     - `record`: run.json, with the settings of the run
     - `start`: a pointer to the policy before step 1
     - `links`: the ids of the run in other systems, such as MLflow
-    - `summary`, `ledger`: the result and the table of played problems of a finished run
+    - `summary`: the result of a finished run
+    - `ledger`: the table of played problems of a finished run
     - `report`: the report of a nightly run in Markdown
     """
 
@@ -205,9 +207,9 @@ def metrics_of(store: Store, step: StepLayout) -> StepMetrics:
 
 
 def begun_shards(store: Store, folder: str) -> list[str]:
-    """Return the paths of the shards in a folder, in order.
+    """Return the paths of the shards (batches of episodes) in a folder, in order.
 
-    Shards that have begun but are not published yet are included.
+    Unfinished shards are included.
     """
     return [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
 

@@ -40,8 +40,8 @@ class Task:
     - `settings`: the settings of an experiment with only this task
     - `rewards`: the rewards and their weights
     - `goal`: the name of the reward that decides success. Empty for a task without rewards.
-    - `limits`: for each environment class, how many environments may exist and how often each of
-      them is used
+    - `limits`: the limits and settings of each environment class, such as the number of
+      environments
     """
 
     settings: Settings
@@ -194,8 +194,8 @@ def tools_of(part: ToolPart) -> tuple[Tool, ...]:
     """Load the tools that an entry of the setting `tools` names.
 
     The entry names a tool. An entry with settings may also name a plain function that returns
-    tools. Raises ValueError if the entry names any other object, or if the function returns any
-    other object.
+    tools. Raises ValueError if the entry names anything else, or if the function returns objects
+    that are not tools.
     """
     with at("tools"):
         if part.settings and inspect.isfunction(load(part.use)):

@@ -159,8 +159,8 @@ def _digests(data_files: Iterable[str]) -> dict[str, str]:
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
     """Return the code digests with which a run continues.
 
-    These are the digests in `code`. For the stages in BEFORE_STEPS, the digests in run.json are
-    kept.
+    The stages in BEFORE_STEPS keep the digests in run.json. All other stages get the digests in
+    `code`.
     """
     before: Code = record["settings"]["code"]
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}
