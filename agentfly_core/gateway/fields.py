@@ -23,9 +23,9 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """The treatment of a field, and the values that are accepted with NEUTRAL.
+    """The treatment of a field. `FieldRule(Treatment.NEUTRAL, "1", (1,))` accepts only the value 1.
 
-    Example: with `FieldRule(Treatment.NEUTRAL, "1", (1,))`, only the value 1 is accepted.
+    With NEUTRAL, `neutral` has the accepted values. `note` is a text for error messages, here "1".
     """
 
     treatment: Treatment

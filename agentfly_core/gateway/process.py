@@ -36,10 +36,11 @@ class ProgramEnd:
 
     @property
     def answer(self) -> str | None:
-        """The program's answer, or None without an answer.
+        """The program's answer, or None if the output is empty.
 
-        If the last line of the output is a JSON object with the key "answer", this is the value of
-        the key. Otherwise it is the whole line. Secrets of this process are masked.
+        If the last line of the output is a JSON object with the key "answer", the answer is the
+        value of this key. Otherwise the answer is the whole last line. Secrets of this process
+        are masked.
         """
         match self._last_line:
             case {"answer": str(answer)}:

@@ -22,7 +22,7 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """Answers the HTTP requests to one session: an episode or a served policy.
+    """Answers the HTTP requests of one episode, or the requests to a served policy.
 
     The paths of these requests begin with `base`. If `key` is not empty, requests must have this
     API key.

@@ -45,10 +45,10 @@ class _Conversation:
 class ServedPolicy:
     """A policy that replies to any client. `name` is the model name that clients see.
 
-    `spec` is a result of `endless`, without limits on turns. `cast` contains the sampler sessions
-    of all speakers. Two requests belong to the same episode if their messages before the first
-    reply are equal. If a client sends back an earlier reply, the prompt contains the tokens that
-    were sampled for this reply. Its text is not encoded a second time. The most recently used
+    `spec` comes from `endless`, so turns are not limited. `cast` samples the replies of all
+    speakers. Two requests belong to the same episode if their messages before the first reply are
+    equal. If a client sends back an earlier reply, the prompt contains the tokens that were sampled
+    for this reply. The text of this reply is not encoded a second time. The most recently used
     episodes are kept, with at most MOST_BYTES in total. If the sampler dies, the future `lost`
     raises the error.
     """

@@ -34,7 +34,7 @@ REPLY_BYTES, TOKEN_BYTES = 4000, 64
 class HttpCall:
     """A POST request to `{base}/PART/chat/completions`.
 
-    - `part`: PART, which may select a speaker
+    - `part`: the PART of this path, which may select a speaker (`SpeakerPattern.path`)
     - `headers`: the HTTP headers, with names in lower case
     - `connected`: a function that returns whether the client still waits for the response
     """
@@ -102,7 +102,7 @@ class Exchange:
 
     - `replies`: the task that returns the replies
     - `connected`: a function that returns whether the client still waits for the replies. If the
-      client has repeated the request, this is about the last repetition.
+      client repeats the request, `connected` is replaced by a function for the new request.
     - `received`: whether a client has received the replies
 
     The body of the request is not kept. Each body contains the whole conversation, so the size of
@@ -221,8 +221,8 @@ class GatewaySession:
         speaker.answer(text)
 
     def close(self) -> None:
-        """Cancel the replies in progress. If no client has received a reply, exclude it from
-        training.
+        """Cancel the replies in progress. Finished replies that the client did not receive are
+        excluded from training.
         """
         for exchange in (one for same in self._exchanges.values() for one in same):
             # `cancel` returns False if the replies are done

@@ -122,9 +122,9 @@ _warm: dict[Warmed, WarmInterpreter] = {}
 
 
 def warm(warmed: Warmed) -> WarmInterpreter:
-    """Return the interpreter with the properties `warmed`, which this process keeps.
+    """Return the running interpreter with the properties `warmed`.
 
-    Start the interpreter if it is missing or has died.
+    If no such interpreter runs, it is started. It is kept for later calls in this process.
     """
     with _turn:
         if (there := _warm.get(warmed)) is None or not there.alive:
