@@ -64,7 +64,7 @@ def promote(
     """Wait for a person to approve the policy of a night.
 
     While it waits, the flow run holds no devices and no lock. The flow run ends as Completed, with
-    the name Promoted, NotApproved, or Decided if the decision was already made.
+    the state name Promoted or NotApproved. If no approval is open, the state name is Decided.
     """
     loaded = experiment_of_flow(experiment, [], site, store)
     ledger = NightLedger(loaded.store, loaded.name)
@@ -90,9 +90,9 @@ def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
 
 
 def _answer(experiment: str, question: NightEntry, days: float) -> Decision:
-    """Show the approval form and pause the flow run until a person answers, at most `days` days.
+    """Show the approval form, and pause the flow run until a person answers.
 
-    If nobody answers in time, the policy is not approved.
+    If nobody answers within `days` days, the policy is not approved.
     """
     text = (
         f"### {question.night}\n{question.why}\n\nIf you approve the policy, the next night "
@@ -122,8 +122,8 @@ async def _paused(text: str, seconds: float) -> Decision:
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:
     """Record a person's decision in the ledger.
 
-    An approved policy becomes the champion only if the champion has not changed since the
-    comparison.
+    If another policy has become the champion since the comparison, the approved policy is not
+    promoted.
     """
     judged, run, champion = question.details, question.night, ledger.read().champion
     assert isinstance(judged, Judgement), "the gate asks"

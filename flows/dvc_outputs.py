@@ -59,8 +59,9 @@ def write_config(
 
 
 def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
-    """Write a file with the uri and digest of the dataset, and copies of its splits for DVC's
-    cache.
+    """Copy the splits of a dataset to data/generated, from where DVC adds them to its cache.
+
+    Also write a file with the uri and digest of the dataset.
     """
     target = Path("data/generated") / experiment
     shutil.rmtree(target, ignore_errors=True)

@@ -44,9 +44,9 @@ def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     """Lock the devices of a site during the block. Flows that run in the block share them.
 
     The devices are the GPUs with the numbers in `gpus`. If a Prefect worker runs the flow on a site
-    without GPUs, the device is a CPU slot. If another process has locked a device, report the name
-    of this process on the terminal or in the log of the flow run, and wait. `holder` is the name of
-    the current process for other processes. Raises ValueError if GPUs are missing.
+    without GPUs, the device is a CPU slot. If another process has locked a device, log the name
+    of the other process, and wait. `holder` is the name that other processes see for this process.
+    Raises ValueError if GPUs are missing.
     """
     log = log_of_flow_run()
     wanted = numbered(gpus, site.locks)

@@ -51,8 +51,8 @@ def nightly(
     attempts: Attempts = 3,
     approval: Approval = False,
 ) -> Summary:
-    """Train the run nightly-<date> on the problems that follow the last night's problems, and
-    promote the policy if it is better. Interrupted nights are finished first, or given up.
+    """Train the run nightly-<date> on the problems that follow the last night's problems. Promote
+    the new policy if it beats the champion. Interrupted nights are finished first, or given up.
     """
     today = date or _scheduled()
     with pinging(loading.site(site, store).ping_url_env):

@@ -154,11 +154,11 @@ def report_rows(
     page: str,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Send the rows that an experiment's flow returned to MLflow, as a table and as metrics.
+    """Send the result rows of an experiment's flow to MLflow, as a table and as metrics.
 
-    The step of a metric is the number of its row; the first row has the number 1. `page` is the
-    address of the flow run in Prefect. A flow run has one MLflow run, even if it is retried. If
-    data could not be sent, print the reason.
+    The step of a metric is its row number, beginning with 1. `page` is the address of the flow run
+    in Prefect. A flow run has one MLflow run, even if it is retried. If data could not be sent,
+    print the reason.
     """
     import pandas as pd  # takes half a second
 

@@ -44,7 +44,7 @@ class Sweep:
     settings: Mapping[str, Sequence[str]]
 
     def differing(self, run: str) -> str:
-        """Return the overrides of a run that some other runs lack.
+        """Return the overrides of a run that are not common to all runs of the sweep.
 
         An example is "update.learning_rate=1e-4 seed=1". If all runs have the same overrides,
         return the name of the run.

@@ -24,8 +24,8 @@ SAME_SITE = ("sampler", "device", "offload")
 def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
     """Train a finished run again, and compare the artifacts of both trainings.
 
-    The repeated training is in the folder `into`, with its own store. If it was interrupted, it
-    continues. Returns the result of `differences`. Raises ValueError if the run cannot be repeated
+    The new training has its own store in the folder `into`. An interrupted new training is
+    continued. Returns the result of `differences`. Raises ValueError if the run cannot be repeated
     here, or if the training fails.
     """
     record = known_run(store, name)

@@ -147,8 +147,8 @@ def duration(seconds: float) -> str:
 def summary_page(summary: Summary, *links: str) -> str:
     """Return the result of a run as a Markdown text.
 
-    It has held-out success before and after training, and the time of each stage. `links` are added
-    at the end.
+    It has held-out success before and after training, and the time of each stage. The Markdown
+    links in `links` are added at the end.
     """
     steps, experiment = counted(summary["steps"], "step"), plain(summary["experiment"])
     sections = [f"**{summary['run']}: {steps} of {experiment}**"]
@@ -219,9 +219,9 @@ def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Log to a file during the block instead of the terminal, which shows the live display.
+    """During the block, write logs to a file, because the terminal shows the live display.
 
-    Warnings of AgentFly itself are still printed on the terminal.
+    Warnings of AgentFly itself are printed on the terminal, too.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file, warnings = logging.FileHandler(path), _Warnings()

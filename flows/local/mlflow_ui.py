@@ -55,7 +55,7 @@ def mlflow_place(site: Site) -> MlflowStore:
 
 
 def serving(place: MlflowStore) -> str:
-    """Return the address of a running server for an MLflow store, or "" without one."""
+    """Return the address of the server of an MLflow store, or "" if no server is running."""
     if place.served:
         return place.uri
     ports = own("mlflow", place.state, place.uri)

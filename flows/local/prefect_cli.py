@@ -18,7 +18,7 @@ updates: set[asyncio.Task[None]] = set()
 def update_later(update: Coroutine[Any, Any, None]) -> None:
     """Start the update of the server's automations on the running event loop.
 
-    This function returns at once, because waiting for the update could be a deadlock.
+    This function returns at once. Waiting for the update could cause a deadlock.
     """
     task = asyncio.get_running_loop().create_task(update)
     updates.add(task)

@@ -69,9 +69,10 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
     """Provide a Prefect API for this process during the block.
 
     If the API at `places.api` answers, it is used. Otherwise a new server is started on the
-    project's database, and ended with the block. The server needs 4 seconds to start, or 9 seconds
-    with a new database. Modules can be imported during this time. Before the first flow, call the
-    yielded function: it waits until the API answers, and raises ServiceLost if the server fails.
+    project's database, and stopped at the end of the block. The server needs 4 seconds to start, or
+    9 seconds with a new database. Modules can be imported during this time. Before the first flow,
+    call the yielded function. It waits until the API answers, and raises ServiceLost if the server
+    fails.
     """
     if places.api and answers(places.api):
         yield lambda: None
@@ -148,8 +149,8 @@ def answers(url: str) -> bool:
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
     """Replace this process by the command `prefect WORDS...` on the project's Prefect database.
 
-    With the words `server start`, the server requires a password. This is the password in the
-    environment if there is one, otherwise the project's password.
+    With the words `server start`, the server requires a password. If the environment does not
+    contain a password, the project's password is used.
     """
     env: dict[str, str] = {}
     if words[:2] == ["server", "start"]:

@@ -81,8 +81,8 @@ def settle(project: Path = Path()) -> Places:
 def main_workspace(folder: Path = Path()) -> Path:
     """Return the main folder of the project in `folder`.
 
-    This is usually `folder` itself. DVC runs some experiments in temporary copies of a project
-    (`dvc exp run --temp`, the queue). For such a copy, return the project's original folder,
+    This is usually `folder` itself. DVC runs some experiments in temporary copies of a project, for
+    example with `dvc exp run --temp`. For such a copy, return the project's original folder,
     because the copy must use the original runs.
     """
     folder = folder.resolve()

@@ -320,8 +320,8 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
 def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
     """Run `serve` in a background process, which survives the end of the terminal.
 
-    Returns when everything works. Raises ValueError if the process ends before that; the message
-    has the last lines of its log.
+    Returns the exit status when everything works. Raises ValueError if the process ends before
+    everything works. The message has the last lines of the log.
     """
     log = place.state / LOG
     log.touch(0o600)

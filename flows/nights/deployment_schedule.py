@@ -24,9 +24,9 @@ DAY = timedelta(days=1)
 
 
 def create_schedule(client: SyncPrefectClient) -> None:
-    """Create a schedule for the deployment `nightly`, if it has none.
+    """If the deployment `nightly` lacks a schedule, create a daily schedule at 2:00 UTC.
 
-    The schedule is switched off.
+    The new schedule is switched off.
     """
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule

@@ -48,7 +48,7 @@ def record(
 def emit(experiment: str, entry: NightEntry) -> None:
     """Send a ledger entry to Prefect as the event `agentfly.night.<event>`.
 
-    Without a Prefect API, do nothing. If Prefect cannot be reached, only log this.
+    Without a Prefect API, do nothing. If Prefect cannot be reached, the error is only logged.
     """
     with logged(f"The event {entry.event!r} of {entry.night} could not be sent to Prefect"):
         from prefect.events import emit_event
