@@ -63,7 +63,7 @@ def save():
 class QueryResult:
     """The result of an SQL statement: `QueryResult(("name", "price"), (("pens", 3),), more=0)`.
 
-    `more` is the number of further rows, which are left out. Values are int, float, str or None. A
+    `more` is the number of rows that the result leaves out. Values are int, float, str or None. A
     blob is converted to text, such as "b'\\x00'".
     """
 
@@ -104,9 +104,9 @@ class Database(Environment):
     async def run(self, statement: str, most: int) -> QueryResult:
         """Run an SQL statement for at most 5 seconds, and return at most `most` rows.
 
-        Raises ToolError if the statement fails, takes too long, or returns too much text. If the
-        sandbox is killed during the statement, this raises ToolError, too. The database then has
-        its initial content, and all changes are lost.
+        Raises ToolError if the statement fails, takes too long, or returns too much text. Also
+        raises ToolError if the sandbox is killed during the statement. In this case, all changes
+        are lost, and the database has its initial content again.
         """
         answer = await self._do(f"run({statement!r}, {most}, {SECONDS})")
         if isinstance(answer, str):
@@ -135,8 +135,9 @@ class Database(Environment):
     async def _do(self, code: str) -> Any:
         """Run code in the interpreter. The code may use the functions in _PROGRAM.
 
-        Returns the value that the code passes to `tell`. If the interpreter was killed, this starts
-        a new one, fills the database with its initial content, and raises ToolError.
+        To return a value, the code passes the value to the function `tell` of _PROGRAM. If the
+        interpreter was killed, a new interpreter is started with the initial content of the
+        database, and ToolError is raised.
         """
         result = await self._interpreter.run(code)
         # a script that kills the program must not be run again and again

@@ -70,7 +70,7 @@ class Workspace(Environment):
     def replace(self, name: str, old: str, new: str) -> None:
         """Replace the only occurrence of `old` in a file.
 
-        Raises ToolError unless `old` occurs exactly once.
+        Raises ToolError if `old` does not occur, or occurs several times.
         """
         if (count := self.text(name).count(old)) != 1:
             raise ToolError(
