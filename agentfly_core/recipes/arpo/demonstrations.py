@@ -12,8 +12,8 @@ def handles(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demo
     """Return a policy that opens vaults with the tool `turn`.
 
     After one of the six handles, a lamp lights. The policy turns the next handle in the direction
-    that belongs to the lamp's colour, and it turns all other handles left. In a share `spoilt` of
-    the episodes, it turns the handle after the lamp in a random direction.
+    that belongs to the lamp's colour, and it turns all other handles left. `spoilt` is the share of
+    episodes in which the handle after the lamp is turned in a random direction instead.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -19,10 +19,10 @@ def vaults(
         Problem("vault-4217", "Open vault 4217.", {"lamp": "red", "handle": 3, "direction": "up"})
 
     A vault has six handles. After one of them, a lamp lights. The fact `handle` is the number of
-    this handle, from `first` to 5. The fact `lamp` is the colour, one of the first `lamps` colours
-    of LAMPS. The next handle must be turned in the direction of the fact `direction`. The direction
-    depends only on the colour and on the seed, and only the reward reveals it. Raises ValueError
-    for more than 9,000 vaults.
+    this handle, from `first` to 5. The fact `lamp` is the lamp's colour. The possible colours are
+    the first `lamps` elements of LAMPS. The fact `direction` is the direction in which the next
+    handle must be turned. This direction depends only on the colour and on the seed. The model can
+    learn the direction only from rewards. Raises ValueError for more than 9,000 vaults.
     """
     if train + validation + test > 9_000:
         raise ValueError(
@@ -47,7 +47,7 @@ class Vault(Environment):
     """A vault with six handles, which are turned one after the other.
 
     After one of the handles, a lamp lights. The colour of the lamp determines the direction of the
-    next turn. If this turn is right, the vault opens after the sixth turn.
+    next turn. If this direction is correct, the vault opens after the sixth turn.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -71,7 +71,7 @@ class Vault(Environment):
 
     @property
     def opened(self) -> bool:
-        """Whether all handles were turned, and the turn after the lamp had the right direction."""
+        """Whether all handles were turned, and the turn after the lamp was correct."""
         handle = self._facts["handle"]
         return len(self.ways) == HANDLES and self.ways[handle] == self._facts["direction"]
 

@@ -17,7 +17,7 @@ _MOST_SEEDS = 1000
 def babyai(
     seed: int, train: int, validation: int, test: int, levels: Sequence[str] = LEVELS
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. The problems go through `levels` in turn.
+    """Make problems for each split. Problem i uses `levels[i % len(levels)]`.
 
     A prompt contains the mission and the player's first view:
 
@@ -42,8 +42,8 @@ def babyai(
 def things() -> Mapping[str, Sequence[str]]:
     """Return the objects that missions of each split may name, such as `red ball` and `box`.
 
-    There are four forms of objects, for example a colour with "door". The split train gets 4/9 of
-    the objects of each form, validation 2/9 and test 3/9.
+    Objects have four forms, such as `red ball`, `red door`, `ball` and `red object`. The split
+    train gets 4/9 of the objects of each form, validation 2/9 and test 3/9.
     """
     forms = [
         [f"{color} {what}" for color in COLORS for what in PORTABLE],

@@ -46,7 +46,7 @@ _CARRIED = "you carry a "
 class Pose:
     """The player's cell and viewing direction, as complex numbers.
 
-    An episode begins at `Pose(0, 1)`: the first cell is 0, and the cell ahead of it is 1.
+    An episode begins at `Pose(0, 1)`: the player is in cell 0 and looks at cell 1.
     """
 
     cell: Cell
@@ -59,7 +59,10 @@ class Pose:
         return self.cell + self.looks * complex(ahead, right)
 
     def after(self, action: str, times: int = 1) -> Pose:
-        """Return the pose after doing an action `times` times, if nothing blocks the player."""
+        """Return the pose after doing an action `times` times.
+
+        The function assumes that nothing blocks the player.
+        """
         if action == "go forward":
             return Pose(self.at(times, 0), self.looks)
         return Pose(self.cell, self.looks * _TURNS.get(action, 1) ** times)
@@ -152,8 +155,8 @@ class Goal:
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """Return the actions for the next step towards the goal.
 
-        If `room` has a path of seen cells to the object, the last action is for example "pick up".
-        Otherwise the actions lead to an unseen cell.
+        If the player can reach the object through seen cells, the actions lead to the object, and
+        the last action is, for example, "pick up". Otherwise the actions lead to an unseen cell.
         """
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
@@ -165,7 +168,7 @@ class Goal:
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
-        """Return the first action of `next_actions`, and the length of its initial run.
+        """Return the first of `next_actions`, and how often it occurs at the start of the list.
 
         For the actions `["go forward", "go forward", "pick up"]`, return `("go forward", 2)`.
         """
@@ -180,9 +183,8 @@ class Goal:
 def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that solves missions in one room with the tool `act`.
 
-    A mission is to go to an object, to pick it up, or to put it next to another object. In a share
-    `spoilt` of the episodes, the policy makes a mistake: it takes a wrong object, or moves at
-    random.
+    A mission is to go to an object, to pick it up, or to put it next to another object. `spoilt` is
+    the share of episodes with a mistake: the policy takes a wrong object, or moves at random.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -213,9 +215,9 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
     """Whether the demonstration policy solves a new grid in at most MOST_CALLS calls of `act`.
 
-    `seen` is the text of the first view. The function plays the mission, which changes the grid. It
-    also returns True for missions that the policy does not support, such as missions in several
-    rooms.
+    `seen` is the text of the first view. The function executes the policy's actions, which changes
+    the grid. The result is also True for missions that the policy does not support, such as
+    missions in several rooms.
     """
     if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
         return True

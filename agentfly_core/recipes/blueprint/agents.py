@@ -17,15 +17,16 @@ REFLECT = "What is wrong? Correct the blueprint and reply with it alone."
 
 
 class Architect:
-    """An agent that draws the blueprint of an ordered building and has it built.
+    """An agent that draws a blueprint for an order and constructs the building.
 
     - With `interprets`, the speaker `interpreter` first names the building and its parts.
-    - With `recalls`, the speaker `designer` first reads the most similar order in the run's memory
-      and its blueprint. This needs the package bm25s (the extra `search`).
+    - With `recalls`, the agent searches the run's memory for the most similar order. The speaker
+      `designer` first reads this order with the stored blueprint. This needs the package bm25s (the
+      extra `search`).
     - The designer may call tools, and then replies with a blueprint. The agent submits the
       blueprint, builds it and inspects the building.
-    - If the building is incomplete, the designer reads the report and draws a new blueprint. It
-      does so at most `reflections` times.
+    - If the building is incomplete, the designer reads the report and draws a new blueprint, at
+      most `reflections` times.
 
     With `instructions=False`, the designer gets no system message. Raises ValueError if `recalls`
     is set and bm25s is not installed.

@@ -117,8 +117,8 @@ class _Builder:
     def _stairs(self, blocked: Collection[Voxel]) -> list[Voxel]:
         """Find the shortest row of scaffolding from which the builder reaches a blocked cell.
 
-        This is a breadth-first search. The builder walks on the row to extend it, and the row
-        uses no cell of the target. Without such a row, the list is empty.
+        This is a breadth-first search. The builder can walk on the row, and so can add the next
+        cell. The row contains no cell of the target. Without such a row, the list is empty.
         """
         grid = self.world.grid
         free = (grid == 0) & (self.target == 0)
@@ -151,7 +151,8 @@ def _further(step: Rung, free: Mask) -> Iterator[Rung]:
     """Yield the free cells where the next scaffolding of a row can be placed.
 
     `step` has the last cell of the row. The free cells at the four sides of the last cell are
-    yielded. If the builder can reach the cell above, this cell is also yielded.
+    yielded. The cell above the last cell is also yielded, if it is free and the builder can
+    reach it.
     """
     cell, rises = step
     for one in around(cell):
@@ -174,9 +175,9 @@ def mask(cells: Collection[Voxel]) -> Mask:
 
 
 def in_reach(cells: Mask) -> Mask:
-    """Return a mask of the cells that have another cell of `cells` nearby.
+    """Return a mask of all cells that are near another True cell of the mask `cells`.
 
-    Nearby means that no coordinate differs by more than REACH.
+    Two cells are near each other if no coordinate differs by more than REACH.
     """
     counts = cells.astype(np.int32)
     for axis in range(3):

@@ -29,15 +29,15 @@ def orders(
     families: Sequence[str] = tuple(FAMILIES),
     survival: bool = False,
 ) -> dict[str, list[Problem]]:
-    """Make orders of buildings for each split. The orders go through `families` in turn:
+    """Make orders of buildings for each split. Order i uses `families[i % len(families)]`:
 
         Problem("tower-3f2a90c1d4e5b678",
                 "Build the tower: side 4, height 7, mast 3; walls brick, roof tile.",
                 {"family": "tower", "parts": [["walls", "hollow_box brick 1 1 0 4 4 6"], ...]})
 
-    Each combination of sizes of a family belongs to one split, which is the same for every seed.
-    With `survival`, the blocks are limited. The fact `stock` then has the blocks of the building,
-    and 64 blocks of scaffolding.
+    A combination of sizes, such as side 4, height 7 and mast 3, is used in only one split. This
+    split is the same for every seed. With `survival`, the blocks are limited: the fact `stock` has
+    the blocks of the building, and 64 blocks of scaffolding.
     """
     draw, sizes = random.Random(seed), {name: _sizes(name) for name in families}
 

@@ -14,10 +14,11 @@ MISTAKES = ("omit", "move", "swap")
 
 
 def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Return a policy for the agent `Architect`. It interprets the order and draws the blueprint.
+    """Return a policy for the agent `Architect`.
 
-    In a share `spoilt` of the episodes, one line of the blueprint is wrong: the line is missing,
-    its coordinates are moved, or it has a different material.
+    The policy interprets the order and draws the blueprint. `spoilt` is the share of episodes in
+    which one line of the blueprint is wrong: the line is missing, its coordinates are moved, or its
+    material is different.
     """
 
     async def policy(conversation: Conversation) -> str:

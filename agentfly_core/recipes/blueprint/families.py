@@ -102,8 +102,8 @@ def order(family: str, sizes: Sizes, materials: Materials) -> str:
 def parts_of(text: str) -> PartBlueprints:
     """Make the blueprints of all parts of an ordered building.
 
-    Raises ValueError for a text without an order such as "Build the pyramid: levels 4, tip 2; body
-    brick, tip tile."
+    `text` must contain an order, such as "Build the pyramid: levels 4, tip 2; body brick, tip
+    tile.". Otherwise ValueError is raised.
     """
     match = re.search(r"Build the (\w+): ([\w ,]+); ([\w ,]+)\.", text)
     if match is None or match[1] not in FAMILIES:

@@ -43,9 +43,9 @@ def remember(
 ) -> None:
     """Write the memory for the next step to `folder`.
 
-    The new memory contains the rows of the memory in the folder `before`, and the blueprints of all
-    episodes in which the reward `building` is 1. If an order already has a blueprint, the new
-    blueprint replaces the old blueprint.
+    The new memory has the rows of the previous memory in the folder `before`, and new rows. Each
+    episode in which the reward `building` is 1 adds a row with its order and blueprint. If there is
+    an old row for the same order, the new row replaces the old row.
     """
     rows = {row["id"]: row for row in Shelf(before).rows}
     read = {one.episode: one for one in trajectories if one.speaker == INTERPRETER}

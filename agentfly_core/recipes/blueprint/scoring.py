@@ -47,7 +47,7 @@ class Fit(NamedTuple):
     def value(self) -> float:
         """0.7 iou + 0.3 complete - 0.3 extra, at least 0.
 
-        It is 1 only if world and building are equal. In this formula, `extra` is at most 1.
+        The value is 1 only if world and building are equal. If `extra` is above 1, it counts as 1.
         """
         return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
 

@@ -60,8 +60,8 @@ class VoxelWorld:
     - If `stock` is None, the number of blocks is unlimited.
     - A new block must touch another block or the ground.
     - To place or remove a block, the builder must be in a cell near the block. This cell must be
-      empty, and on top of a block or on the ground. On each axis, its distance from the block must
-      be at most REACH. The builder can walk to all such cells.
+      empty, and on top of a block or on the ground. On each axis, the distance between this cell
+      and the cell of the block must be at most REACH. The builder can walk to all such cells.
     - A removed block returns to the stock. A removal is refused if other blocks would lose their
       connection with the ground.
     """
@@ -99,7 +99,7 @@ class VoxelWorld:
             self.stock[BLOCKS[number]] += 1
 
     def _has(self, block: str) -> bool:
-        """Whether the stock has a block of this type. First, try to craft a missing block."""
+        """Try to craft the block if the stock has none. Return whether the stock has the block."""
         assert self.stock is not None
         if self.stock[block] > 0:
             return True

@@ -29,8 +29,8 @@ class CoopTeam:
     """ConAgents: a grounder selects endpoints, an executor makes requests, and an observer extracts
     values from the service's answers.
 
-    The team takes at most `max_steps` steps. Each step adds a note, usually a value, for the
-    grounder.
+    The team takes at most `max_steps` steps. Each step adds a note for the grounder. The note
+    usually contains a value from the service.
 
     - The executor makes a request. If the request fails, the executor reads the error and makes a
       new request, at most `retries` times. Without `server_feedback`, it makes only one request.
@@ -39,7 +39,7 @@ class CoopTeam:
       at most `retries` times. Without `code_feedback`, it writes code only once. If all code fails,
       the observer reads the first `reads` characters of the answer.
     - Without `observer`, the first `reads` characters of an answer become the note.
-    - With the protocol `adaptive`, the executor may return a task to the grounder with a reason.
+    - With the protocol `adaptive`, the executor may refuse a task and give the grounder a reason.
     - `down` lists endpoints that answer with the status 503.
     """
 
@@ -92,7 +92,8 @@ class CoopTeam:
     ) -> HttpAnswer:
         """Return the service's answer to the executor's last request.
 
-        If the executor returns the task, the result has the status 0 and the executor's reason.
+        If the executor refuses the task, the result has the status 0, and its body is the
+        executor's reason for the refusal.
         """
         context, answer = executor.context(), HttpAnswer(0, "no request was made")
         form = f"{EXECUTE} {GIVE_BACK}" if self.protocol == "adaptive" else EXECUTE
@@ -110,7 +111,7 @@ class CoopTeam:
     async def _observed(self, observer: Speaker, task: str, answer: HttpAnswer) -> str:
         """Return a note about the service's answer to a request.
 
-        This is the value that the task needs, or the error of a failed request.
+        The note is usually the value that the task needs. For a failed request, it is the error.
         """
         if answer.status != 200:
             return f"failed: {answer.status} {answer.body}"

@@ -23,7 +23,7 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
 
     An agent needs two requests: the first finds the id of the film (here 7), the second finds the
     value. `world` is the seed of the service. Films, people and shops have aspects, such as the
-    ratings of film 7. No aspect of the same film, person or shop is used in two splits. Raises
+    ratings of film 7. Each aspect of a film, person or shop gives at most one problem. Raises
     ValueError if more problems are requested than there are aspects.
     """
     draw, world = random.Random(seed), RestWorld(seed)
@@ -54,8 +54,8 @@ def observations(seed: int, train: int, validation: int, test: int) -> dict[str,
             {"answer": "417", "digits": "3", "world": 3, "url": "/films/7/ratings?region=north"},
         )
 
-    `url` is this request. The service's answer to this request contains the value. `digits` is the
-    number of digits of the value.
+    `url` is the second request. The service's answer to the second request contains the value.
+    `digits` is the number of digits of the value.
     """
     made = rest_questions(seed, train, validation, test)
     return {split: [_observation(question) for question in made[split]] for split in made}

@@ -41,8 +41,8 @@ def grounded(text: str) -> str:
 def executed(texts: Sequence[str]) -> str:
     """Reply as the executor, with the URL of a request for the task.
 
-    The request uses the parameter's name in the endpoint's document. If the service has just
-    answered that this name is outdated, the request uses the new name in the error.
+    The document of the endpoint names the parameter of the request. The document's name may be
+    outdated. If the last message is an error with the new name, the request uses the new name.
     """
     document = re.search(r"GET (\S+):.*(?:\n  (\w+):)?", texts[0])
     assert document
@@ -125,8 +125,8 @@ def _key(text: str) -> str:
 def _value(text: str, field: str, key: str) -> str:
     """Find the number in the field "id" or "value" of a JSON text.
 
-    For "value", only the record of `key` is searched. Without a match, return the text itself
-    if it is a number, else "unknown".
+    For "value", only the record with the key `key` is searched. Without a match, return the text
+    itself if it is a number, else "unknown".
     """
     before = rf'"key": "{key}", "data": {{' if key and field == "value" else ""
     if match := re.search(rf'{before}"{field}": (\d+)', text):

@@ -27,7 +27,8 @@ class ExtractionError(Exception):
 def schema(value: Any) -> Any:
     """Replace all strings and numbers in a JSON value by the names of their types.
 
-    Lists keep only their first element. An example is `{"items": [{"key": "str"}]}`.
+    Lists keep only their first element. For example, `{"items": [{"key": "a"}, {"key": "b"}]}`
+    becomes `{"items": [{"key": "str"}]}`.
     """
     if isinstance(value, dict):
         return {name: schema(one) for name, one in value.items()}

@@ -38,7 +38,7 @@ _SYLLABLES = ("ba", "do", "ki", "lu", "me", "na", "po", "ri", "su", "te")
 
 @dataclass(frozen=True)
 class RestEndpoint:
-    """An endpoint as its document describes it:
+    """The documentation of an endpoint: path, summary, and a text for each parameter.
 
     RestEndpoint(
         "/films/{id}/ratings", "...", {"region": "required, one of north, south, inland"}
@@ -67,9 +67,11 @@ class HttpAnswer:
 class RestWorld:
     """A REST service with films, people and shops. The seed determines its content.
 
-    Requests change nothing. One third of the documents of aspect endpoints, such as
-    `/films/{id}/ratings`, use an outdated name of the parameter. The answer to a request with this
-    name is an error that contains the right name. Paths in `down` answer with the status 503.
+    Requests change nothing. Films, people and shops have aspects, such as the ratings of a film
+    with the endpoint `/films/{id}/ratings`. Each such endpoint requires a parameter. The documents
+    of about one third of these endpoints contain an outdated name of the parameter. The answer to a
+    request with the outdated name is an error that contains the right name. Paths in `down` answer
+    with the status 503.
     """
 
     def __init__(self, seed: int, down: frozenset[str] = frozenset()) -> None:
@@ -101,17 +103,24 @@ class RestWorld:
         return {one.path: one for one in made}
 
     def parameter(self, kind: str, aspect: str) -> str:
-        """Return the name of the parameter that the endpoint of an aspect requires."""
+        """Return the name of the parameter that an endpoint requires.
+
+        For example, `parameter("films", "ratings")` is for the endpoint `/films/{id}/ratings`.
+        """
         return self._draw("parameter", kind, aspect).choice(sorted(OPTIONS))
 
     def is_outdated(self, kind: str, aspect: str) -> bool:
-        """Whether the document of an aspect's endpoint uses an outdated name of the parameter."""
+        """Whether the document of an endpoint contains an outdated name of the parameter.
+
+        For example, `is_outdated("films", "ratings")` is for the endpoint `/films/{id}/ratings`.
+        """
         return self._draw("outdated", kind, aspect).random() < 1 / 3
 
     def records(self, kind: str, number: int, aspect: str, option: str) -> dict[str, int]:
-        """Return the values that the endpoint of an aspect lists: `{"badokilu": 417, ...}`.
+        """Return the values that a request gets: `{"badokilu": 417, ...}`.
 
-        `number` is the id of the thing. `option` is the value of the endpoint's parameter.
+        For example, `records("films", 7, "ratings", "north")` returns the values of
+        `/films/7/ratings?region=north`.
         """
         size = self._draw("size", kind, aspect).choice([12, 40, 120, MOST_RECORDS])
         draw = self._draw(kind, str(number), aspect, option)

@@ -12,7 +12,7 @@ TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 
 
 class Member:
-    """An object that one agent of the team uses like an episode.
+    """The object that one agent of the team gets as its episode.
 
     Replies come from the agent's own speaker. The method `answer` sets `result`, not the answer of
     the episode. All other attributes are from the speaker or, if the speaker lacks them, from the
@@ -51,12 +51,12 @@ class Evolve:
     `initial` is the import path of the first agent's code, and `skills` are the first agent's
     skills. The first agent's replies come from the episode's main speaker. All other agents run the
     same code with speakers of the role `expert`, and give at most `expert_turns` replies each.
-    The system message of an expert names a role and skills (see `AgentSpec`). List the file of the
-    code in the setting `code_files`.
+    The system message of an expert names a role and skills (see `AgentSpec`). List the file with
+    the first agent's code in the setting `code_files`.
 
     The speaker `evolver` proposes and checks agents, and merges answers (see `PromptOperators`).
-    With `pool`, agents are proposed and checked by a program as sets of skills, and the speaker
-    only merges answers (see `SymbolicOperators`). `Evolution` describes `children`, `generations`,
+    With `pool`, code proposes and checks the agents by their sets of skills, and the speaker only
+    merges answers (see `SymbolicOperators`). `Evolution` describes `children`, `generations`,
     `proposals`, `quality_check` and `mutation`. `budget` limits the replies of an episode. No
     generation begins if its replies could exceed this limit.
     """
@@ -88,9 +88,9 @@ class Evolve:
         return Ending.NO_TOOL_CALLS
 
     async def evolved(self, episode: Episode, result: str) -> str:
-        """Play all generations, and return the merged result.
+        """Let all generations answer the problem, and return the merged answer.
 
-        `result` is the result of the first agent.
+        `result` is the answer of the first agent.
         """
         evolution = Evolution(self.operators(episode, result), self.player(episode), *self.sizes)
         parents: Sequence[AgentSpec] = [self.first]
@@ -105,9 +105,9 @@ class Evolve:
         return result
 
     def operators(self, episode: Episode, result: str) -> PromptOperators:
-        """Make the operators of the evolution, which prompt a new speaker of the role `evolver`.
+        """Make the operators of the evolution with a new speaker of the role `evolver`.
 
-        `result` is the result of the first agent.
+        `result` is the answer of the first agent.
         """
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt
@@ -116,9 +116,9 @@ class Evolve:
         return PromptOperators(evolver, question)
 
     def player(self, episode: Episode) -> Callable[[AgentSpec], Awaitable[str]]:
-        """Make a function that plays an agent and returns its result.
+        """Make a function that lets a new agent answer the problem, and returns the answer.
 
-        The agent runs the first agent's code, with the skills of an `AgentSpec`.
+        The new agent runs the first agent's code, with the skills of an `AgentSpec`.
         """
 
         async def play(spec: AgentSpec) -> str:
@@ -138,7 +138,7 @@ class Evolve:
 
 
 class SelfRefine(Evolve):
-    """A baseline of `Evolve` without crossover, selection and merging.
+    """A baseline for `Evolve`, without crossover, selection and merging.
 
     In each round, the speaker `evolver` proposes an agent, and this agent answers. The new answer
     replaces the previous answer. `budget` limits the replies of an episode. The loop ends when

@@ -36,10 +36,10 @@ class Evolution:
     async def generation(
         self, parents: Sequence[AgentSpec], results: Sequence[str], result: str
     ) -> tuple[Sequence[AgentSpec], Sequence[str], str]:
-        """Play one generation. Return the children, their results, and the merged result.
+        """Make a generation. Return the children, their answers, and the new merged answer.
 
-        `results` has the result of each parent, and `result` is the merged result so far. If all
-        proposals are rejected, both returned lists are empty and the merged result is unchanged.
+        `results` has the answer of each parent, and `result` is the merged answer so far. If all
+        proposals are rejected, both returned lists are empty and the merged answer is unchanged.
         """
         pairs = zip(parents, results, strict=True)
         parents = [await self.operators.crossover(*pair) for pair in pairs]

@@ -44,9 +44,11 @@ class QualityCheck(BaseModel):
 
 
 class PromptOperators:
-    """The four operations of EvoAgent's Algorithm 1. Each prompts a speaker in a new context.
+    """The four operations of EvoAgent's Algorithm 1.
 
-    The argument `result` is the answer text of an agent. Unreadable replies raise no error:
+    Each operation prompts the speaker in a new context.
+
+    The argument `result` is the text of an answer. Unreadable replies raise no error:
     crossover then returns the parent unchanged, mutation returns None, and the quality check
     rejects the child.
     """
@@ -83,7 +85,7 @@ class PromptOperators:
             return False
 
     async def update(self, result: str, results: Sequence[str]) -> str:
-        """Merge `result`, the merged result so far, with the results of all children."""
+        """Merge the answer so far (`result`) with the answers of all children (`results`)."""
         answers = "\n".join(f"Answer: {one}" for one in (result, *results))
         return await self._reply(f"{answers}\n{UPDATE}")
 

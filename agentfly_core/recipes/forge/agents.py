@@ -94,8 +94,8 @@ async def solve(episode: Episode, functions: Functions) -> None:
 def request(state: State) -> str:
     """Write the first prompt of the optimizer.
 
-    The prompt has the best functions so far and the training answers with these functions. It also
-    has sets of functions that were rejected after these functions were accepted.
+    The prompt has the best functions so far, and the training answers with the best functions. It
+    also has the sets of functions that later trials rejected.
     """
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:

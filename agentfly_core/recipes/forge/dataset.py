@@ -51,9 +51,9 @@ KINDS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
 def questions(
     seed: int, train: int, validation: int, test: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split, without repetition.
+    """Make problems for each split. No question occurs twice.
 
-    Successive problems are of successive kinds:
+    The problems use the elements of `kinds` in rotation:
 
         Problem("product-3f2a90c1d4e5b678", "What is 1234 times 5678?",
             {"answer": "7006652", "kind": "product", "role": "train"})

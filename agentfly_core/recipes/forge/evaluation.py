@@ -9,9 +9,10 @@ from agentfly_core.recipes.forge.state import State
 
 
 def forge(experiment: Experiment, folder: str = "functions") -> list[dict[str, float | str]]:
-    """Run the experiment, or continue it. A trial is a step that tests a set of functions.
+    """Start or resume the experiment. Write the best functions to a file and return all trials.
 
-    Write the best functions to `folder/DIGEST.json` and to the store. Return a row for each trial:
+    The file is `folder/DIGEST.json`. The functions are also stored as an artifact. A trial is a
+    step that tests a set of functions. The result has a row for each trial:
 
         [{"digest": "4f53...", "functions": 2, "train": 0.6, "validation": 0.6, "accepted": 1}]
     """

@@ -50,7 +50,7 @@ FUNCTIONS: TypeAdapter[Functions] = TypeAdapter(Functions)
 
 
 def digest_of(made: Functions) -> str:
-    """Compute the hash of a set of functions, which is the name of their file."""
+    """Compute the hash of a set of functions. The function `write` uses it as file name."""
     return digest(FUNCTIONS.dump_python(made, mode="json"))
 
 

@@ -29,8 +29,9 @@ class TrainingAnswer(_Part):
 class Trial(_Part):
     """The result of a trial (a step that tests a set of functions).
 
-    `train` and `validation` are the shares of right answers to problems with these roles.
-    `accepted` is True if the functions became the best functions.
+    `train` is the share of right answers to the problems with the role "train". `validation` is the
+    share of right answers to the problems with the role "validation". `accepted` is True if the
+    functions became the best functions.
     """
 
     functions: Functions

@@ -40,9 +40,9 @@ class ActorFault(HubFault):
 class JournalEntry:
     """A request to an actor (an agent in its own process), with the replies of the actor's model.
 
-    `message` is a message for the actor to read. None requests a reply from the actor. `replies`
-    has one entry for each call of the model during the request. The entry of a failed call is
-    `{"fault": "...", "refused": False}`.
+    `message` is a message for the actor to read. If `message` is None, the request is for a reply
+    of the actor. `replies` has one entry for each call of the model during the request. The entry
+    of a failed call is `{"fault": "...", "refused": False}`.
     """
 
     message: HubMessage | None

@@ -9,7 +9,7 @@ from agentfly_core.recipes.hub.team import CHAIR, MEMBERS, conversation, member
 
 
 async def team(episode: Episode) -> Ending:
-    """Play the team's conversation. The problem needs the facts `digits` and `first`."""
+    """Run the team's conversation. The problem needs the facts `digits` and `first`."""
     facts = episode.problem.facts
     speakers = {name: episode.speaker(name) for name in MEMBERS}
     faults = Faults(episode.counts)
@@ -25,7 +25,7 @@ async def team(episode: Episode) -> Ending:
 def model_of(episode: Episode, speaker: Speaker) -> AgentModel:
     """Return a function that calls a speaker's model.
 
-    Several agents can call it at the same time.
+    Several agents can call the returned function at the same time.
     """
 
     async def model(messages: Sequence[Message]) -> Message:

@@ -19,9 +19,9 @@ def hidden_numbers(seed: int, train: int, validation: int, test: int) -> dict[st
 
     The fact `digits` has the digits of the four witnesses north, east, south and west. North and
     east form a pair that reports its two digits together, and so do south and west. The fact
-    `first` is "north" or "south", a member of the pair that reports first. `answer` has the digits
-    in the order of the reports. Splits share no value of `digits`. Raises ValueError for more than
-    10,000 problems.
+    `first` is "north" if the pair of north and east reports first. It is "south" if the pair of
+    south and west reports first. `answer` has the digits in the order of the reports. Splits share
+    no value of `digits`. Raises ValueError for more than 10,000 problems.
     """
     draw = random.Random(seed)
 

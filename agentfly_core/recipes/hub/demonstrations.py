@@ -14,8 +14,8 @@ def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonst
     """Return a policy for all members of the team.
 
     A member replies with the digits that other members have reported to it, and with its own digit.
-    The policy does not read the problem's facts. In a share `spoilt` of the episodes, one member
-    replies with wrong digits.
+    The policy does not read the problem's facts. `spoilt` is the share of episodes in which one
+    member replies with wrong digits.
     """
 
     async def policy(conversation: Conversation) -> str:

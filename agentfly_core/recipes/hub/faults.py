@@ -29,7 +29,7 @@ class ReplyFault(HubFault):
 
 
 class CutReply(ReplyFault):
-    """A token limit ended the reply, so its end is unknown."""
+    """A token limit ended the reply, so the reply is incomplete."""
 
 
 class NoJson(ReplyFault):
@@ -60,7 +60,7 @@ REMEDIES = {AccessFault: RETRY, ReplyFault: ASK_MODEL}
 
 
 class ReplyParser(Protocol):
-    """A parser of replies."""
+    """Reads the fields of a model's reply, and repairs small mistakes in the reply."""
 
     def read(self, text: str) -> tuple[Mapping[str, Any], bool]:
         """Return the fields of a reply, and whether the reply had to be repaired.

@@ -15,8 +15,8 @@ class MessageHub:
 
     Hubs can be nested. Within the inner block, replies go only to the members of the inner hub.
     When the inner block has ended, even with an exception, replies go to the members of the outer
-    hub. At the end of its block, a hub waits until all its members have finished their work. If
-    replies failed and were never awaited, the hub then raises the first of their errors.
+    hub. At the end of its block, a hub waits until all its members have finished their work. After
+    that, the hub raises the first error of the replies that failed and were never awaited.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class MessageHub:
             await finished(one.settled() for one in self._everybody)
 
     def add(self, participant: Participant) -> None:
-        """Add a participant, unless it is already a member."""
+        """Add a participant. If it is already a member, do nothing."""
         if participant not in self.members:
             self.members.append(participant)
             self._everybody[participant] = None

@@ -14,7 +14,7 @@ It raises AccessFault if the model cannot be reached, and RequestFault if it ref
 
 
 class ModelAgent:
-    """An agent with replies that a model writes.
+    """An agent that gets its replies from a model.
 
     `system` is the text of the system message. Each user message has one line for each message that
     the agent observed since its last reply. The model replies with fields, and the agent's reply is

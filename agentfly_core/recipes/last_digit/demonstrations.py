@@ -14,7 +14,7 @@ def step_by_step(
 ) -> Demonstrator:
     """Return a policy that reasons about each step of a calculation and then gives the last digit.
 
-    In a share `spoilt` of the episodes, it makes a mistake: it guesses without reasoning,
+    `spoilt` is the share of episodes with a mistake: the policy guesses without reasoning,
     miscalculates a step or misreads the last result. Without `reasoning`, replies contain only the
     answer.
     """

@@ -75,7 +75,10 @@ def _pages(observations: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def reply(prompt: str, observations: Sequence[str], mistake: str = "") -> str:
-    """Return the next call as text. `mistake` names the role that makes a mistake, or is ""."""
+    """Return the next tool call as text.
+
+    `mistake` is the kind of mistake to make, such as "plan". If it is "", no mistake is made.
+    """
     plan = planned(prompt)
     if mistake == "plan":
         plan = plan._replace(subject="firm 0")
@@ -96,9 +99,9 @@ def team(
     """Return a policy that searches until each gap is filled, and then answers.
 
     For each episode, the function first makes attempts with real searches in the file `corpus`. A
-    search returns `results` pages. In a share `spoilt` of the attempts, one role makes a mistake:
-    the planner chooses a wrong subject, the rewriter shortens the query, or the observer takes a
-    wrong number. Attempts without a mistake are accepted. An attempt with a mistake is accepted if
+    search returns `results` pages. `spoilt` is the share of attempts with a mistake: the planner
+    chooses a wrong subject, the rewriter shortens the query, or the observer takes a wrong number.
+    Attempts without a mistake are accepted. An attempt with a mistake is accepted if
     it still fills all gaps correctly. The policy demonstrates the first accepted attempt.
     """
     search = _search(corpus, results) if spoilt else None

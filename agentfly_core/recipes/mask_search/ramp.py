@@ -29,8 +29,8 @@ Problems = dict[str, list[dict[str, Any]]]
 def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problems:
     """Make problems of retrieval-augmented mask prediction (RAMP).
 
-    The model must fill the masks of a page by searches in other pages. Each page gives one problem
-    with one mask, one problem with two masks, and so on:
+    The model must fill the masks of a page by searching the other pages. Each page gives one
+    problem with one mask, one problem with two masks, and so on:
 
         {"id": "017-2", "prompt": "Fill in: Its founder has badge [mask] and is person [mask]. This
          is about firm 3072.", "answers": ["5738", "4821"], "masks": 2,
@@ -105,7 +105,7 @@ def _problem(page: Row, answers: Sequence[str]) -> dict[str, Any]:
 
 
 def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
-    """Make questions about the encyclopaedia of a seed, in the format of `ramp`.
+    """Make questions about the pages of `encyclopaedia(seed)`, in the format of `ramp`.
 
     Each question has one answer. The field `source` is the id of the page about the firm in the
     question. The training split has questions about only `persons` persons. This limit models the

@@ -74,8 +74,8 @@ class Gated(Gate):
     The prompt of the probe is the problem, followed by the text of the setting `answer` as a
     message. The probe reads hidden states at the last token of this prompt. A probe fits only one
     policy. With the setting `stale="fail"`, an episode of another policy fails. With `stale="own"`,
-    the model decides in such an episode. A training run needs "own", because its policy changes
-    with each step.
+    the model decides in such an episode. A training run needs "own", because the policy changes
+    with each training step.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Reading:
       LOW, encoded like `states`. Both messages follow the problem. HIGH instructs the model to
       judge its knowledge carefully, and LOW instructs it not to.
     - `p_yes`: the probability of the reply "yes" to the question ASK: is the answer certain?
-    - `calls`: whether the model calls a tool in its first reply to the problem alone
+    - `calls`: whether the model's first reply calls a tool if the prompt is only the problem
     - `policy`: the digest of the model's weights.
     """
 

@@ -25,8 +25,8 @@ class Readings:
     `states` and `contrasts` have the shape [n, layers, width], and all other arrays [n]. `correct`
     is True for questions that the policy answers correctly without tools. `first_token` has the
     probability of the first token of each answer without tools. `calls` is True for questions where
-    the policy's own first reply calls a tool. `policy` is the digest of the weights. The class
-    `Reading` explains `states`, `contrasts` (its field `contrast`) and `p_yes`.
+    the policy decides in its first reply to call a tool. `policy` is the digest of the weights. The
+    class `Reading` explains `states`, `contrasts` and `p_yes`.
     """
 
     states: Array
@@ -95,11 +95,11 @@ def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[Predict
 def readings(
     experiment: Experiment, policy: str, split: Literal["validation", "test"], answer: str = ANSWER
 ) -> Readings:
-    """Play all problems of a split with two agents, and return the hidden states and replies.
+    """Run two agents on all problems of a split, and return the hidden states and replies.
 
     The agent `Reading` reads the hidden states. The agent `AtRandom` then makes the model answer
-    without tools. Both use the message `answer`. Problems with a failed episode are skipped. Raises
-    ValueError if no problem is left.
+    without tools. Both agents append the message `answer` to the problem. Problems with a failed
+    episode are skipped. Raises ValueError if no problem is left.
     """
     count = getattr(experiment.settings.data, split)
     reader = experiment.with_agent(use=f"{AGENTS}:Reading", answer=answer)

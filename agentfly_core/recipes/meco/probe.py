@@ -59,13 +59,13 @@ class MetaCogProbe:
         - `mean_diff`: the direction is the mean state of correct answers minus the mean state of
           wrong answers.
         - `pca`: the direction is the first principal component of `contrasts` [m, layers, width],
-          the differences between the states after two opposite instructions. Only the sign of the
-          direction and the offset depend on `correct`.
+          the differences between the states after two opposite instructions. `correct` determines
+          only the offset, and which of the two signs the direction has.
 
         With the layers "auto", the probe uses the layer with the best AUROC in a cross-validation.
-        If several layers are equally good, it uses the last of them. `seed` determines the FOLDS
-        folds. Raises ValueError for `pca` without `contrasts`. Also raises ValueError for fewer
-        than 10 correct or fewer than 10 wrong answers.
+        If several layers are equally good, it uses the last of them. `seed` determines how the
+        questions are divided into FOLDS folds. Raises ValueError for `pca` without `contrasts`.
+        Also raises ValueError for fewer than 10 correct or fewer than 10 wrong answers.
         """
         correct = np.asarray(correct, bool)
         if min(correct.sum(), (~correct).sum()) < 2 * FOLDS:
@@ -116,9 +116,9 @@ class MetaCogProbe:
         `scores` [n] are the probe's scores, and `correct` [n] is True for questions that are
         answered correctly without tools. `calls` [n] is True for questions where the model's own
         first reply calls a tool. A wrong answer costs `cost_error`, and a call costs `cost_call`.
-        `l_yes` is chosen on the questions with `calls`, and `l_no` on all other questions. In two
-        cases, one threshold is chosen on all questions and used as both `l_yes` and `l_no`: if one
-        of the two groups of questions is empty, or if `l_no` would be above `l_yes`.
+        `l_yes` is chosen on the questions with `calls`, and `l_no` on all other questions. If one
+        of the two groups of questions is empty, a single threshold is chosen on all questions and
+        used as both `l_yes` and `l_no`. This also happens if `l_no` would be above `l_yes`.
         """
 
         def threshold(chosen: Array) -> float:
@@ -208,7 +208,7 @@ class _Layer:
     def held_out(self, correct: Array, parts: Array) -> Array:
         """Return the cross-validated score of each question.
 
-        The score of a question uses a direction that was fitted without the questions of its fold.
+        To compute the scores of a fold, a direction is fitted to the questions of all other folds.
         """
         scores = np.zeros(len(correct))
         for part in range(FOLDS):

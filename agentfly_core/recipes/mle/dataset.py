@@ -20,15 +20,15 @@ def competitions(
     kinds: Sequence[str] = tuple(KINDS),
     formula: Formula = "code",
 ) -> dict[str, list[Problem]]:
-    """Make competitions for each split. The `kinds` take turns. A problem is, for example:
+    """Make competitions for each split. Problem i uses `kinds[i % len(kinds)]`. An example is
 
         Problem("linear-3000000", "Predict the column target of test.csv ...", {"kind": "linear",
             "seed": 3000000, "formula": "code", "leaderboard": {"forest": 1.204, ...}})
 
     The leaderboard of a competition has the scores of twelve baseline models. This function fits
     the baseline models, in about a second per competition. Some kinds, such as "wine", take their
-    rows from a data set of scikit-learn. Competitions of such a kind share rows, also between
-    splits. Raises ValueError for an unknown kind, and without kinds.
+    rows from a data set of scikit-learn. Competitions of such a kind share rows, even if they are
+    in different splits. Raises ValueError for an unknown kind, and if `kinds` is empty.
     """
     if not kinds or not {*kinds} <= KINDS.keys():
         raise ValueError(f"data.kinds: got {[*kinds]}, expected some of {', '.join(KINDS)}.")

@@ -47,7 +47,7 @@ class MLE(Environment):
     async def reset(self, problem: Problem) -> None:
         """Load the competition.
 
-        Raises KeyError for a missing fact, and ValueError for a wrong one.
+        Raises KeyError for a missing fact, and ValueError for a wrong fact.
         """
         facts = problem.facts
         self.task: Competition = await asyncio.to_thread(competition_of, facts)
@@ -96,9 +96,10 @@ class MLE(Environment):
 
 
 async def _executed(key: Key, task: Competition) -> ExecResult:
-    """Execute the code of a key in the sandbox, or return the cached result of an equal key.
+    """Execute code in the sandbox, or return the cached result of an earlier execution.
 
-    If an execution with the same key is still running, wait for its result.
+    The cache key `key` contains a digest of the competition, and the code. If an execution with the
+    same key is still running, wait for its result.
     """
     if key in _executions:
         return _executions[key]

@@ -39,10 +39,10 @@ def read(folder: str) -> Competition:
         utils/metric.py                        data/private/test_answer.csv
         data/public/sample_submission.csv      data/public/... further files
 
-    The private leaderboard may be missing if there is `info/public_leaderboard.csv`. Run the
-    folder's `utils/prepare.py` before. A random half of the test rows is public. Each call selects
-    the same half. The code of `utils/metric.py` runs in this process. Raises ValueError if a file
-    is missing.
+    Run `utils/prepare.py` of the folder before you call this function. The private leaderboard may
+    be missing if there is `info/public_leaderboard.csv`. A random half of the test rows is public.
+    Each call selects the same half. The code of `utils/metric.py` runs in this process. Raises
+    ValueError if a file is missing.
     """
     root = Path(folder)
     public = root / "data/public"

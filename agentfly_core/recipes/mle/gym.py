@@ -65,7 +65,7 @@ class MLEGym(gymnasium.Env[str, GymAction]):
         return text, answer.reward or 0.0, False, over, {"error": answer.error}
 
     def close(self) -> None:
-        """End the environment."""
+        """Close the environment `MLE` and its event loop."""
         self._runner.run(self._mle.close())
         self._runner.close()
 
