@@ -24,9 +24,9 @@ class Attack:
 
     - `code`: Python code, in which `{file}`, `{port}` and `{pid}` are replaced by the file, the
       port and the process id of the target
-    - `ends`: the expected statuses of the execution. The attack counts as stopped if the status is
-      one of these and the target is unharmed. Also, the code must not print "REACHED" or the
-      target's secret, and must not return files.
+    - `ends`: the expected statuses of the execution. The attack counts as successful if the status
+      is not in `ends`, if the target is harmed, or if the code returns a file. It also counts as
+      successful if the code prints "REACHED" or the secret of the target.
     - `limits`, `collect`: the limits of the execution, and the names of the files to return
     - `probe`: whether the attack is also tried when a process chooses its sandbox. A sandbox is
       used only if it stops all attacks with `probe`.

@@ -146,8 +146,8 @@ class _PerExecution:
         """Start a process, and return the connection to it.
 
         `python` is the command of the interpreter. `where` has the working folder of the execution,
-        followed by "locked" or "open" (without isolation). A thread waits for the end of the
-        process.
+        followed by "locked" or "open" (without isolation). A thread reaps the process when it has
+        ended.
         """
         ours, theirs = socket.socketpair()
         with theirs:

@@ -84,7 +84,10 @@ class Cgroups:
 
     @classmethod
     def detect(cls) -> Self:
-        """Detect the best usable version, and remove the groups of dead processes."""
+        """Find out which version of control groups works: "v2", "v1" or "none".
+
+        Also remove the groups of AgentFly processes that have died.
+        """
         groups = Path("/proc/self/cgroup").read_bytes()
         for version, parents in _candidates(groups, Path("/sys/fs/cgroup")):
             here = cls(version, tuple(parents))
@@ -157,10 +160,11 @@ class Cgroups:
 def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]]]:
     """Yield pairs of a version of control groups and the folders in which groups can be created.
 
-    In v2, the folder is the group of this process, as listed in /proc/self/cgroup. A second pair
-    has the parent of this group. In v1, each controller for memory or processes has a folder, also
-    the group of this process. In a container, the folder of this group may be missing below `root`.
-    Then the top folder of the controller is used, which is the container's own group.
+    For v2, the first pair has the group of this process, as listed in /proc/self/cgroup. The second
+    pair has the parent of this group. For v1, one pair has a folder for each controller of memory
+    or processes. This folder is the group of this process in the hierarchy of the controller. In a
+    container, the group may be missing below `root`. In this case, the pair has the top folder of
+    the controller, which is the container's own group.
     """
     lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
     # paths by controllers; the controllers are "" in v2. Lines are for example 4:memory:/user and

@@ -40,7 +40,7 @@ print(json.dumps([program, *links, packages, library, *editable]))
 def isolates() -> bool:
     """Return whether the sandbox of this machine isolates programs. The backend `unsafe` does not.
 
-    Raises Unavailable if the sandbox cannot run programs. The message contains a remedy.
+    Raises Unavailable if the sandbox cannot run programs. The message contains the reason.
     """
     sandbox = chosen()
     if isinstance(sandbox.backend, Bubblewrap):
@@ -68,8 +68,8 @@ def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> 
 def _interpreter(python: str) -> tuple[str, ...]:
     """Return the path of an interpreter, followed by the files and folders that it needs.
 
-    These are its symbolic links, its packages, its library, and the packages of editable
-    installations.
+    The interpreter needs its library, its symbolic links, and packages, including the packages of
+    editable installations.
     """
     command = [python, "-I", "-c", _PATHS]
     return tuple(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))

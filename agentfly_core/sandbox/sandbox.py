@@ -166,8 +166,8 @@ class Execution:
         """Run a request and return its result.
 
         If the execution fails before the code starts, or if the server of the sandbox has died, the
-        status is UNAVAILABLE. Otherwise, the status is KILLED for a lost answer and TIMEOUT for a
-        late answer, because the code may have caused the failure.
+        status is UNAVAILABLE. If the execution fails later, the status is KILLED, because the code
+        may have caused the failure. If the result is late, the status is TIMEOUT.
         """
         self.alive, limits = False, request.limits
         self.writer.write(request.packed())

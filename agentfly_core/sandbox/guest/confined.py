@@ -40,7 +40,7 @@ _SET_FLAGS, _UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 def main() -> None:
     """Start the first process of new namespaces.
 
-    Exit with the exit code or signal of its program.
+    The first process runs a program. Exit with the exit code or signal of this program.
     """
     end = sys.argv.index("--")
     link, paths = socket.socket(fileno=int(sys.argv[1])), [*map(Path, sys.argv[2:end])]

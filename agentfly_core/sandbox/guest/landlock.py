@@ -26,10 +26,9 @@ def version() -> int:
 def apply(writable: Sequence[Path], network: bool) -> None:
     """Allow writes only to these folders and to devices. `no_new_privs` must be set.
 
-    From version 4 of Landlock on, TCP is also blocked, except with `network=True`. From version 6
-    on, processes and abstract sockets outside the sandbox are also blocked: the code can neither
-    send signals to these processes nor connect to these sockets. If the kernel lacks Landlock, do
-    nothing.
+    With Landlock version 4 or later, TCP is also blocked if `network` is False. With version 6 or
+    later, the code also cannot send signals to processes outside the sandbox, or connect to
+    abstract sockets outside the sandbox. If the kernel lacks Landlock, do nothing.
     """
     if not (abi := version()):
         return

@@ -141,9 +141,9 @@ class Monitor:
     def _left(self) -> float:
         """The remaining seconds until the time limit.
 
-        For a kept process, it is the smaller of the remaining elapsed time and the remaining CPU
-        time. The CPU time is counted here, because the kernel cannot limit CPU time for each
-        request.
+        For a kept process, the limit of CPU time is also checked, because the kernel cannot limit
+        the CPU time of a single request. In this case, the result is the smaller of the remaining
+        elapsed time and the remaining CPU time.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:

@@ -42,7 +42,8 @@ def each(line: socket.socket) -> int:
     """Run the pieces of code that arrive over the control socket `line`, in one module.
 
     After each piece, its exit code is sent as one byte. Return when the other end of the socket is
-    closed. If a piece of code forks this process, the fork returns at the end of the piece.
+    closed. If a piece of code forks, this function returns in the child process at the end of the
+    piece.
     """
     module, first, number = _main(), os.getpid(), 0
     while descriptors := socket.recv_fds(line, 1, 1)[1]:

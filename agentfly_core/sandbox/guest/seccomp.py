@@ -29,7 +29,11 @@ _DENIED: dict[str, list[int]] = tomllib.loads(Path(__file__).with_suffix(".toml"
 
 
 def program(network: bool = False) -> bytes:
-    """Return the filter for this machine, as an array of `struct sock_filter` of 8 bytes each."""
+    """Return the seccomp filter that blocks dangerous system calls of model-written code.
+
+    With `network`, the filter allows TCP sockets. The result is an array of `struct sock_filter`
+    for this machine's processor. Each element has 8 bytes.
+    """
     machine = platform.machine()
     not_permitted, not_there = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     steps = [_step(_LOAD, _MACHINE), _step(_EQUAL, _MACHINES[machine], 1, 0), _step(_RETURN, _KILL)]
@@ -73,7 +77,10 @@ def _tcp() -> list[bytes]:
 
 
 def apply(network: bool) -> None:
-    """Apply the filter to this process and its later children. `no_new_privs` must be set."""
+    """Apply the seccomp filter of `program` to this process and its later children.
+
+    `no_new_privs` must be set.
+    """
     code = program(network)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))

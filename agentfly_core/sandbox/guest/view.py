@@ -59,9 +59,9 @@ def visible() -> list[Path]:
 
 
 def with_system(paths: Iterable[Path]) -> list[Path]:
-    """Return the folders of the system, and these paths.
+    """Return the folders of the system, such as /usr/bin, and the given paths.
 
-    A path in one of the returned folders is left out.
+    If a returned folder already contains a path, the path itself is left out.
     """
     shown = [*map(Path, _SYSTEM), *(Path(path) for path in _LINKED if not os.path.islink(path))]
     shown = [path for path in dict.fromkeys([*shown, *paths]) if path.exists()]
@@ -84,8 +84,8 @@ def packages() -> list[Path]:
 def shown_at(package: Path) -> Path:
     """Return the path of a package in the sandbox.
 
-    It is the same path as outside, unless the package is in a folder that the sandbox replaces,
-    such as /tmp.
+    It is usually the same path as outside. If the package is in a folder that the sandbox replaces,
+    such as /tmp, the path is `/packages/NAME`.
     """
     hidden = any(package.is_relative_to(folder) for folder in SCRATCH.values())
     return Path("/packages", package.name) if hidden else package
