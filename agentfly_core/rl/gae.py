@@ -36,9 +36,9 @@ class TokenGAE(Section):
 class TurnGAE(Section):
     """GAE over turns, as in Turn-PPO (arXiv 2512.17008).
 
-    The reward of a turn is the sum of the rewards of its tokens, and the value of a turn is the
-    value of its first token. All tokens of a turn get the same advantage and the same target of the
-    critic.
+    The reward of a turn is the sum of the rewards of the turn's tokens. The value of a turn is the
+    value of the turn's first token. All tokens of a turn get the same advantage and the same target
+    of the critic.
     """
 
     use: Literal["turn"] = "turn"

@@ -76,9 +76,9 @@ class Outcomes:
         only equal values.
 
         Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
-        -0.5, 0, 0. Second example: the first of two episodes has two trajectories with the rewards
-        1 and 1, and the second episode has one trajectory with the reward 0. The result is 0.5,
-        0.5, -0.5, because each episode counts once in the mean.
+        -0.5, 0, 0. Second example: a group has two episodes. The first episode has two trajectories
+        with the rewards 1 and 1. The second episode has one trajectory with the reward 0. The
+        result is 0.5, 0.5, -0.5, because each episode counts once in the mean.
         """
         results = torch.zeros_like(values[0])
         for group in map(list, self.groups):
@@ -192,8 +192,8 @@ def _leaves(
 def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
     """Average values of tokens [rows, T] over forks.
 
-    If several trajectories contain the same sampled token, because they are forks, the token gets
-    the mean of its values in these trajectories.
+    Forks contain sampled tokens of their parent. A token that several trajectories contain gets the
+    mean of the token's values in these trajectories.
     """
     layout = sequences(batch, len(outcomes.leaves))
     tokens = _token_numbers(layout, outcomes.leaves)
@@ -207,8 +207,8 @@ def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tens
 def _token_numbers(layout: Sequences, leaves: Sequence[Sequence[int]]) -> Tensor:
     """Return a number for each sampled token, int64 [trajectories, longest], -1 for padding.
 
-    If several trajectories contain the same token, because they are forks, it has the same number
-    in all of them.
+    Forks contain sampled tokens of their parent. Such a token has the same number in the parent and
+    in all forks.
     """
     most = max([1, *map(len, leaves)])
     leaf = torch.zeros(len(leaves), most, dtype=torch.int64)

@@ -97,9 +97,9 @@ class DPPO(_PolicyLoss):
 
     A is the advantage of the token. rho is p / p_old. p is the token's probability, and p_old is
     its probability before the update. q is the probability that the sampler computed. The loss is 0
-    if A > 0 and p - q > high, or if A <= 0 and p - q < -low. For a rare token, a tiny change of the
-    probability changes the ratio very much, so the difference p - q is bounded instead of the
-    ratio.
+    if A > 0 and p - q > high, or if A <= 0 and p - q < -low. The ratio of a rare
+    token changes strongly with a tiny change of p. So the limits apply to the difference p - q, not
+    to the ratio.
     """
 
     use: Literal["dppo_tv"] = "dppo_tv"
