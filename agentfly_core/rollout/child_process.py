@@ -101,8 +101,8 @@ class Child:
         """Send a JSON value and return the answer. Concurrent calls are processed in sequence.
 
         Raises ServiceFailure if the process is dead, does not answer within `seconds`, or answers
-        with invalid JSON. After such an error or a cancellation the process is killed, because a
-        late answer would be read as the answer to the next request.
+        with invalid JSON. After such an error or a cancellation, the process is killed. Otherwise,
+        a late answer would be read as the answer to the next request.
         """
         # NaN is not allowed, because strict JSON parsers reject it
         line = json.dumps(question, allow_nan=False).encode() + b"\n"

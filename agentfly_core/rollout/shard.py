@@ -63,7 +63,7 @@ async def play(
 ) -> PlayedEpisode:
     """Play an episode. In the result, the trajectory with the answer comes first.
 
-    An episode ends FAILED if a service fails, if the deadline of the episode passes, or if the
+    An episode ends FAILED in three cases: a service fails, the episode exceeds its deadline, or the
     agent raises an error before the first reply. If the agent raises an error after a reply, the
     replies are kept and scored. If the agent raises StartAgain, the episode is played once more,
     with `again` set. Errors of the sampler and the template are raised.

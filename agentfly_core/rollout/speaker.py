@@ -36,8 +36,9 @@ class Context:
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
         """Append messages and sample a reply. Tool calls in the reply are not executed.
 
-        Raises EpisodeOver at the limit `max_turns` or `max_model_len`, PromptTooLong if the opening
-        of the episode is already too long, and ServiceLost if the sampler dies.
+        Raises EpisodeOver at the limit `max_turns`, `max_model_len` or `max_sampled_tokens`. Raises
+        PromptTooLong if the opening of the episode is already too long. Raises ServiceLost if the
+        sampler dies.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -125,8 +126,8 @@ class Speaker:
 
         The prompt reuses the tokens of the longest earlier conversation with which the list begins.
         A reply that reaches a limit of the episode is returned, with `Reply.limit` set. Raises
-        EpisodeOver if no turn or no room for a reply is left. Raises PromptTooLong if the opening
-        is already too long, and ServiceLost if the sampler dies.
+        EpisodeOver if a limit leaves no turn or no token for a reply. Raises PromptTooLong if the
+        opening is already too long, and ServiceLost if the sampler dies.
         """
         settings = self.settings(sampling)
         form = settings.form.key

@@ -104,7 +104,7 @@ class Reply:
 
     @property
     def entropies(self) -> tuple[float, ...]:
-        """The entropy of each sampled token's distribution; empty unless requested."""
+        """The entropy of each sampled token's distribution; empty if not requested."""
         return tuple(chain.from_iterable(span.entropies for span in self.sampled))
 
     @property
