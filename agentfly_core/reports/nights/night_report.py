@@ -85,7 +85,7 @@ def _comparisons(verdict: Verdict) -> str:
 
 @dataclass(frozen=True)
 class _StoredNight:
-    """The stored records of a judged night. Methods compute parts of its page from the records."""
+    """The stored records of a judged night. The methods compute parts of the night's page."""
 
     night: str
     experiment: Experiment

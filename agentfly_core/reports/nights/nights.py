@@ -77,8 +77,8 @@ class NightWork(Protocol):
 class Nights:
     """The nights (nightly training runs) of an experiment.
 
-    Each night is attempted at most `attempts` times. With `approval`, a person decides whether a
-    better policy is promoted.
+    Each night is attempted at most `attempts` times. If `approval` is True, a person decides
+    whether a better policy is promoted.
     """
 
     experiment: Experiment
