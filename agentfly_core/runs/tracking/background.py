@@ -40,7 +40,7 @@ class Background:
             self._thread.start()
 
     def finish(self) -> None:
-        """Call `send` for the last time, and wait for its end within a time limit.
+        """Call `send` for the last time, and wait until it ends or a time limit passes.
 
         If data is still missing in MLflow, the reason and the command that sends this data are
         printed.
