@@ -17,7 +17,9 @@ from agentfly_core.system.supervisor import become_subreaper, die_with_parent, k
 
 
 def main() -> None:
-    """Fork a child that runs the module. Wait until the child ends or stdin is closed."""
+    """Fork a child that runs the module. When the child ends or stdin is closed, kill all
+    descendants. If the child has ended, end with the same exit code or signal.
+    """
     module, *numbers = sys.argv[1:]
     become_subreaper()
     if (child := os.fork()) == 0:
