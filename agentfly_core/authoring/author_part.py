@@ -47,8 +47,8 @@ class PartOptions(TypedDict, total=False):
 class AuthorPart(ABC):
     """The base class of Tool and Reward. Calling an instance calls the original function.
 
-    - `made_of`: a function, a method, an object with `__call__`, or a class of such objects. The
-      class gets `settings` as arguments.
+    - `made_of`: a function, a method, an object with `__call__`, or a class that defines
+      `__call__`. An object of the class is made with `settings` as arguments.
     - `timeout`: the time limit of a call in seconds
     - `retries`: how often a call is repeated after ServiceFailure
     - `ready`: a function that raises an error if this machine lacks a requirement
@@ -224,7 +224,7 @@ async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
 def _is_asynchronous(
     function: Callable[[], Awaitable[R] | R],
 ) -> TypeGuard[Callable[[], Awaitable[R]]]:
-    """Whether `function` is declared with `async def`, so that a call returns an awaitable.
+    """Whether `function` is declared with `async def`. A call then returns an awaitable.
 
     `function` may also be a `functools.partial`, or an object with an asynchronous `__call__`.
     """

@@ -283,11 +283,11 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[AuthorFunction], Tool]: ..
 def tool(
     function: AuthorFunction | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[AuthorFunction], Tool]:
-    """Make a tool from a function, a method, an object with `__call__` or a class of such objects.
+    """Make a tool from a function, a method, an object with `__call__`, or a class.
 
-    See Tool for the options. Name, description and schema come from the signature and the docstring
-    (Google, NumPy or Sphinx style). Raises ValueError for a tool with both `parallel` and
-    `ends_episode`.
+    Objects of the class must have a method `__call__`. See Tool for the options. Name, description
+    and schema come from the signature and the docstring (Google, NumPy or Sphinx style). Raises
+    ValueError for a tool with both `parallel` and `ends_episode`.
     """
 
     if options.get("parallel") and options.get("ends_episode"):
