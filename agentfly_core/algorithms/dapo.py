@@ -12,7 +12,7 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 
 class Overlong(Section):
-    """A soft penalty on the length of a trajectory (equation 13 of the paper).
+    """A soft penalty on the length of a trajectory (equation 13 of the DAPO paper).
 
     The penalty is subtracted from the reward. Trajectories with at most `longest - buffer` sampled
     tokens have the penalty 0. Trajectories with `longest` or more tokens have the penalty `factor`.
