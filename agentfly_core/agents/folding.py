@@ -51,7 +51,7 @@ class Folding:
                 read = (*before, Message("user", f"{question.content}\n{summary}"))
 
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """Ask the model for a summary of `context`, and return the summary without thoughts.
+        """Ask the model for a summary of `context`, and return the summary without reasoning.
 
         `read` has the messages that the model has not read yet, such as tool answers.
         """
