@@ -93,8 +93,9 @@ def _neighbours(reference: str) -> list[str]:
     """Return folders that the author of a mistyped reference may have meant.
 
     For a reference with a slash, such as "models/qwen", these are all folders in `models`. For a
-    reference without a slash, these are all folders with a config.json in the current folder. This
-    second list is empty if no folder has a similar name.
+    reference without a slash, the candidates are the folders with a config.json in the current
+    folder. All candidates are returned if at least one of them has a name similar to the reference.
+    Otherwise the list is empty.
     """
     parent = Path(reference).parent
     if not parent.is_dir():

@@ -57,9 +57,9 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:
-    """Remove the local path from the config of an adapter, and sort the sets in it.
+    """Remove the path of the base model from an adapter's config, and sort the target modules.
 
-    The configs of equal adapters are then identical.
+    Equal adapters then have identical configs.
     """
     from peft import LoraConfig
 

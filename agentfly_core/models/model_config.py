@@ -131,7 +131,7 @@ def require_loadable(config: PreTrainedConfig, where: str) -> None:
 
 
 def require_trainable(config: PreTrainedConfig, shares_prefixes: bool) -> None:
-    """Raise ValueError if the learner and the sampler would compute different probabilities.
+    """Raise ValueError if the learner cannot train a model. The message contains the reasons.
 
     `shares_prefixes` is the setting update.share_prefixes.
     """
@@ -287,10 +287,10 @@ def _experts(text: PreTrainedConfig) -> str:
 
 
 def _limited_attention(text: PreTrainedConfig) -> str:
-    """Name the attention of a model that prevents prefix sharing, such as "linear_attention".
+    """Name the attention that prevents prefix sharing for a model, such as "linear_attention".
 
-    Prefix sharing needs attention with an arbitrary mask. The result is "" if the whole model
-    supports this.
+    Prefix sharing needs an arbitrary attention mask. If all layers of the model support such masks,
+    the result is "".
     """
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited := kinds - MASKED - DENSE - SPARSE:

@@ -48,9 +48,9 @@ def shipped(recipe: str) -> PreTrainedTokenizerFast:
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
     """Learn a byte-level BPE tokenizer of at most VOCABULARY tokens from conversations.
 
-    Digits, matches of the patterns `atoms` and most words are never in one token with other text,
-    because models copy such separate tokens easily. Only words that occur in nearly all
-    conversations, such as the markup of calls, are merged with the text around them.
+    Digits, matches of the patterns `atoms` and words are tokenized separately from the text around
+    them, because models then copy them easily. Only words that occur in nearly all conversations,
+    such as the markup of calls, may share a token with other text.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
@@ -73,7 +73,7 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -> Pieces:
-    """Decode spans of tokens to texts, and split the texts at special tokens."""
+    """Decode spans of tokens. Return the texts between special tokens, without empty texts."""
     cut = re.compile("|".join(map(re.escape, SPECIAL)))
     texts = (str(tokenizer.decode(list(span), skip_special_tokens=False)) for span in spans)
     return [piece for text in texts for piece in cut.split(text) if piece]

@@ -179,8 +179,8 @@ def write_untrained(
 ) -> None:
     """Write a tokenizer and an untrained Llama model for contexts of `positions` tokens.
 
-    The model has 3 layers of width 128 with 2 heads of size 64. vLLM supports this size on CPUs.
-    The bytes of the saved model are always the same.
+    The model has 3 layers of width 128 with 2 heads of size 64. vLLM supports heads of this size on
+    CPUs. The bytes of the saved model are always the same.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -254,9 +254,10 @@ def _quiet() -> Iterator[None]:
 
 
 def _named(problem: object) -> str:
-    """Format an entry of the loading report: the name of a weight.
+    """Return the name of the weight in an entry of the loading report.
 
-    If the shape is wrong, both shapes are appended: "lm_head.weight [512, 64] [256, 64]".
+    If the weight has a wrong shape, both shapes follow the name:
+    "lm_head.weight [512, 64] [256, 64]".
     """
     if not isinstance(problem, tuple):
         return str(problem)

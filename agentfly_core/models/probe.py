@@ -101,7 +101,8 @@ class Probe:
         """Raise WrongWeights if `logprobs` of a sampler differ too much from the probe.
 
         `dtype` is the dtype of the sampler. TOLERANCE has the largest allowed median difference for
-        each dtype. If sampler and policy have different dtypes, the larger value is allowed.
+        each dtype. If sampler and policy have different dtypes, the larger of the two limits
+        applies.
         """
         distance = median(abs(a - b) for a, b in zip(logprobs, self.logprobs, strict=True))
         tolerance = max(TOLERANCE[dtype], TOLERANCE[self.dtype])
