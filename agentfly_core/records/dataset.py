@@ -52,10 +52,10 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
     Returns the number of bad rows under the key QUARANTINED and the number of repeated problems
     under the key REPEATED. Counts of 0 are left out.
 
-    Both kinds of rows are skipped and listed in the file `quarantine`. Problems that are in two
-    splits are logged. Raises ValueError if there are more bad rows than `data.tolerate_bad_rows`,
-    if two problems have the same id, or if a split has a wrong number of problems. The number of
-    problems of a split includes its bad rows.
+    Bad rows and repeated problems are skipped and listed in the file `quarantine`. Problems that
+    are in two splits are logged. Raises ValueError if there are more bad rows than
+    `data.tolerate_bad_rows`, if two problems have the same id, or if a split has a wrong number of
+    problems. For this number, a bad row counts as a problem.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]

@@ -152,7 +152,7 @@ def echo_key(item: Message | Observation) -> str:
 
 
 def _with_whole_numbers(value: JSON) -> JSON:
-    """Replace 1.0 by 1 everywhere in a value, because JavaScript writes 1.0 as 1."""
+    """Replace whole floats in a value by integers, because JavaScript writes 1.0 as 1."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):

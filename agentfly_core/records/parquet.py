@@ -260,7 +260,7 @@ def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unicode(text: str) -> str:
-    """Replace lone surrogates, which JSON may contain, because parquet does not store them."""
+    """Replace lone surrogates by question marks, because parquet cannot store surrogates."""
     return text.encode(errors="replace").decode()
 
 

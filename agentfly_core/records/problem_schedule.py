@@ -96,9 +96,9 @@ class ProblemSchedule:
         return SamplingRound(step, tasks, greedy, shards, before, by_kind)
 
     def next_round(self, last: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
-        """Return a refill: the round that follows the round `last` in the same step.
+        """Return the round that follows the round `last` in the same step.
 
-        The refill has `missing[task]` new problems of each task, in new shards.
+        The new round has `missing[task]` new problems of each task, in new shards.
         """
         shards = self._shards(sum(missing.values()), last.greedy, last.shards.stop)
         stops = {name: numbers.stop for name, numbers in last.tasks.items()}
@@ -119,9 +119,10 @@ class ProblemSchedule:
         from the candidates. `sizes` has the number of training problems of each task, in the order
         of the file.
 
-        Without nightly training, the problems of a task are shuffled, used once and shuffled again.
-        A step uses problems of one such pass only. Nightly training uses epochs instead
-        (`epoch_order`), and a step may use problems of two epochs.
+        Without nightly training, the problems of a task are used in passes. A pass shuffles all
+        problems, and uses each problem at most once. The problems of a step come from one pass.
+        Nightly training uses epochs instead (`epoch_order`). The problems of a step may then come
+        from two epochs.
 
         Raises ValueError if a task has fewer problems than `block_of` returns. Nightly training
         needs twice this number.
@@ -210,9 +211,10 @@ class ProblemSchedule:
 
 @functools.lru_cache(maxsize=8)  # a mixture needs one entry for each of its tasks
 def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
-    """Return the permutation of `range(size)` in which a pass plays the problems of a task.
+    """Return the order of a task's `size` problems in the pass with the index `turn`.
 
-    The order is cached, because every shard of every step needs it.
+    A pass uses each problem at most once. The order is cached, because every shard of every step
+    needs it.
     """
     order = list(range(size))
     random.Random(hashing.seed(seed, "pass", turn, *_seed_of(task))).shuffle(order)

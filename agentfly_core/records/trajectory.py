@@ -145,7 +145,7 @@ class Turn:
     - `state`: the text from `Environment.state_key` before the reply
     - `reward`: the sum of the rewards of the tools that the reply called, or None
     - `pictures`: SHA-256 digests of pictures
-    - `continues`: if this turn starts a new context, the index of the turn that it follows
+    - `continues`: if this turn starts a new context, the index of its conversation's previous turn
     """
 
     read: tuple[Message | Observation, ...]
@@ -194,8 +194,8 @@ def of_task(problem: Problem, task: str) -> Problem:
 def tag(problem: Problem, fact: str, setting: str) -> str:
     """Return the entry `fact` of `problem.facts` as text. Problems are grouped by this text.
 
-    Raises ValueError if the entry is missing. The message names `setting`, the setting that needs
-    it.
+    Raises ValueError if the entry is missing. `setting` is the setting that needs the entry, for
+    the error message.
     """
     if fact not in problem.facts:
         raise ValueError(
@@ -283,7 +283,7 @@ class Trajectory:
     - `turns`: the turns in the order of time
     - `agent`: the speaker's name. The first speaker of a role is `searcher`, the next `searcher/2`.
     - `closing`: the answers of tools after the last reply
-    - `observed`: the values of rewards that read an environment, by the reward's name
+    - `observed`: the value of each reward that reads an environment, by the reward's name
     - `error`: the error message, if the ending is FAILED or AGENT_ERROR
     - `answered`: the answer that the agent set
     - `policy`: the name of an untrained policy, or empty for the trained policy
