@@ -29,7 +29,8 @@ class AsyncCheckpointer:
         """Copy the state of the learner, and return. A thread writes and publishes the copy, and
         then calls `then`.
 
-        A previous save is awaited before the copy, and an error of the previous save is raised.
+        `publication` is a context manager with the folder for the copy. It publishes the folder
+        on exit. The method first calls `wait`, which raises an error if the previous save failed.
         Raises ServiceLost or LearnerFailed if the state cannot be copied.
         """
         self.wait()
@@ -41,7 +42,8 @@ class AsyncCheckpointer:
     def now(self, publication: AbstractContextManager[Path]) -> None:
         """Write and publish the state of the learner in this thread.
 
-        A previous save is awaited first, and an error of the previous save is raised.
+        `publication` is a context manager with the folder for the state. It publishes the folder
+        on exit. The method first calls `wait`, which raises an error if the previous save failed.
         """
         self.wait()
         with publication as folder:

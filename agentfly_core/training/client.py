@@ -102,8 +102,8 @@ class DeepSpeedLearner:
         The update starts from the state in the workers' memory, or from a saved state. `progress`
         is called with the number of finished optimizer steps and the number of all steps. An
         optimizer step without a gradient is skipped, for example if all advantages are 0. A step
-        with a loss or gradient norm that is not finite is also skipped. The metrics include the
-        numbers of these steps.
+        with a loss or gradient norm that is not finite is also skipped. The metrics
+        `train/empty_steps` and `train/skipped_steps` count these two kinds of steps.
         """
         metrics = next(self._results(jobs.RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)
@@ -120,8 +120,8 @@ class DeepSpeedLearner:
     def save_state(self, folder: Path) -> Callable[[], object]:
         """Copy the state of the workers, and write the copy in the background.
 
-        A run that continues from the copy gives the same policies, bit by bit. Returns a function
-        that waits until the copy is written.
+        A run that continues from the copy gives the same policies as this run, bit by bit. Returns
+        a function that waits until the copy is written.
         """
         results = self._results(jobs.SaveState(label=self._label, folder=folder.absolute()))
         next(results)

@@ -43,7 +43,7 @@ class Ranks:
         return True
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Replace a CPU tensor by its sum over all ranks, and return it."""
+        """Sum a CPU tensor over all ranks in place, and return the tensor."""
         dist.all_reduce(tensor, group=self.channel)
         return tensor
 

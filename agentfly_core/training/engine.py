@@ -137,8 +137,9 @@ def set_hyper_parameters(engine: DeepSpeedEngine, update: Update, critic_rate: f
 def copy_state(engine: DeepSpeedEngine) -> LearnerState:
     """Copy the weights, the moments of AdamW and the number of optimizer steps.
 
-    Training can continue from this state with identical bits. All ranks must call this function
-    together. On all ranks except the first, the returned dictionary of tensors is empty.
+    Training that continues from this state gives the same weights as uninterrupted training, bit by
+    bit. All ranks must call this function together. Only the first rank gets the tensors. On the
+    other ranks, the returned dictionary of tensors is empty.
     """
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):

@@ -28,8 +28,8 @@ class UpdateJob:
     - `rollouts`, `scores`: the files with trajectories and with their scores. `scores` is None if
       the trajectories are demonstrations.
     - `rewards`: the weight of each reward
-    - `batch`: the number of trajectories in a mini-batch, or None to make `update.mini_batches`
-      mini-batches
+    - `batch`: the number of trajectories in a mini-batch. If it is None, each epoch has
+      `update.mini_batches` mini-batches.
     - `reference`: the folder of the reference policy of the KL penalty
     - `before`: the metrics of the last update. Algorithms with adaptive settings need these
       metrics. One metric is the number of optimizer steps that were skipped in a row.
@@ -86,7 +86,7 @@ class RunUpdate(WorkerMessage):
 
 
 class SavePolicy(WorkerMessage):
-    """A request to write the policy of the state with the label `label` to a folder."""
+    """A request to write the policy to a folder. `label` is the label of the policy's state."""
 
     op: Literal["save_policy"] = "save_policy"
     label: str | None
@@ -114,7 +114,7 @@ class Result(WorkerMessage):
 
 
 class Failure(WorkerMessage):
-    """A reply: the request failed. If `lost` is true, the requested state is not in memory."""
+    """The reply to a failed request. If `lost` is true, the requested state is not in memory."""
 
     error: str
     lost: bool

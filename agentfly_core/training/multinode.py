@@ -46,7 +46,7 @@ INTERVAL = 1.0
 
 
 def main() -> None:
-    """Run a command from the arguments on all nodes.
+    """Run the command in this program's arguments on all nodes.
 
     If the command ends on one node, or if SIGTERM arrives, the command is ended on all nodes.
     """

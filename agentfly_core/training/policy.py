@@ -58,10 +58,10 @@ class Policy(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Compute the log-probabilities, the entropies and the critic's values, each [rows, T].
 
-        They are 0 for tokens that were not sampled. `tokens` (int64) and `sampled` (bool) have the
-        shape [rows, T]. `temperature` is a number, or has the shape [rows, T]. `trees` may contain
-        the same rows, merged at common prefixes. With `trees`, common prefixes are computed only
-        once, and the result differs only by rounding.
+        All three are 0 for tokens that were not sampled. `tokens` (int64) and `sampled` (bool) have
+        the shape [rows, T]. `temperature` is a number, or has the shape [rows, T]. `trees` may
+        contain the same rows, merged at common prefixes. With `trees`, common prefixes are computed
+        only once, and the result differs only by rounding.
         """
         inputs: dict[str, Any] = {"input_ids": tokens}
         if trees is not None:
@@ -87,10 +87,11 @@ class Policy(nn.Module):
 
 
 class Projection(nn.Module):
-    """An output layer that computes logits in pieces. `cap` is for soft-capping (arXiv 2408.00118).
+    """An output layer that computes the logits of at most 1,024 tokens at a time to save memory.
 
-    One call of the module computes all pieces. At ZeRO stage 3, each call gathers the weights from
-    all ranks, so all ranks must make the same number of calls.
+    `cap` is for soft-capping (arXiv 2408.00118). A single call of the module processes all tokens.
+    At ZeRO stage 3, each call gathers the weights from all ranks, so all ranks must make the same
+    number of calls.
     """
 
     def __init__(self, layer: nn.Linear, cap: float | None) -> None:
@@ -102,7 +103,7 @@ class Projection(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Compute the log-probabilities and the entropies of n tokens, each [n].
 
-        The backward pass computes the logits of each piece again.
+        For many tokens, the backward pass computes the logits again to save memory.
         """
 
         def chosen(

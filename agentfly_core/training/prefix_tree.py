@@ -111,10 +111,14 @@ def _additive(attends: Tensor, dtype: torch.dtype) -> Tensor:
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     """Build trees from rows of tokens [rows, T], which are padded on the right.
 
-    A row is added to a tree under three conditions. At least half of the row's tokens are a prefix
-    that the tree contains. The tree with the row has at most `limit` tokens. And the tree with the
-    row has at most `SMALL` tokens, or costs no more attention than the tree and the row
-    separately. A row that is added to no tree begins a new tree, whatever its length.
+    A row is added to a tree if all three conditions are true:
+
+    - At least half of the row's tokens are a prefix that the tree contains.
+    - The tree with the row has at most `limit` tokens.
+    - The tree with the row is small (at most `SMALL` tokens), or attention over it is not more
+      expensive than attention over the tree and the row separately.
+
+    A row that is added to no tree begins a new tree, whatever its length.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []

@@ -17,7 +17,7 @@ SILENCE = 60.0
 
 
 def main() -> None:
-    """Run a command from the arguments. Kill it if no heartbeats arrive on stdin."""
+    """Run the command in this program's arguments. Kill it if no heartbeats arrive on stdin."""
     # an exception, so that `finally` kills the command
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     become_subreaper()

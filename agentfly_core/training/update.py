@@ -42,7 +42,7 @@ class Updater:
     - `train/learned_share`: the share of tokens in rows with a backward pass
     - `train/not_finite_share`: the share of tokens in micro-batches that were skipped, because
       their loss is not finite
-    - `train/loss`, `train/grad_norm`: means over optimizer steps
+    - `train/loss`, `train/grad_norm`: means over the optimizer steps that were not skipped
     """
 
     engine: DeepSpeedEngine
@@ -95,7 +95,7 @@ class Updater:
     def _with_signals(
         self, batch: RolloutBatch, reference: Policy | None, steps: int
     ) -> RolloutBatch:
-        """Return the batch with the log-probabilities and values that the algorithm needs.
+        """Return the batch with the log-probabilities and critic values that the algorithm needs.
 
         `steps` is the number of optimizer steps.
         """
