@@ -40,7 +40,7 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
             "order 482?", {"answer": "Lyon", "kind": "city", "steps": 4, "database": "CREATE ..."})
 
     `steps` is the number of lookups that find the answer. A person or company occurs in only one
-    split, which does not depend on the seed.
+    split. This split is the same for every seed.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)

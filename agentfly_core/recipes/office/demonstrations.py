@@ -18,9 +18,10 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A call of a tool, and the name of the result's column that is read (`takes`).
+    """A planned call of a tool: `Lookup("find", "orders", "number", takes="person")`.
 
-    If `takes` is empty, the whole result is read.
+    This call finds the order with a given number. The policy then reads the column `takes` of the
+    result, or the whole result if `takes` is empty.
     """
 
     tool: str

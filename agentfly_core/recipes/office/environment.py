@@ -18,7 +18,7 @@ _OUTSIDE = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
 
 
 class Office(Environment):
-    """A SQLite database with the tables TABLES. A problem's fact `database` is its SQL script:
+    """A SQLite database with the tables TABLES. A script in the facts of a problem fills them:
 
         {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}
@@ -31,9 +31,9 @@ class Office(Environment):
         self._opened = sqlite3.connect(":memory:", check_same_thread=False)
 
     async def reset(self, problem: Problem) -> None:
-        """Make a new database and run the script.
+        """Make a new database, and run the SQL script in the fact `database` of the problem.
 
-        Raises KeyError without the fact `database`, and sqlite3.Error for a wrong script.
+        Raises KeyError if the problem lacks this fact, and sqlite3.Error for a wrong script.
         """
         script: str = problem.facts["database"]
         await self.close()
@@ -58,7 +58,7 @@ class Office(Environment):
             return cursor.fetchall()
 
     async def snapshot(self) -> bytes:
-        """Return nothing, because the database is read-only."""
+        """Return empty bytes, because the database is read-only."""
         return b""
 
     async def restore(self, snapshot: bytes) -> None:

@@ -56,7 +56,8 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 def read(observation: str, title: str, what: str) -> str:
     """Return a fact from search results, or "" if they do not contain it.
 
-    The fact is on the page with this title. `what` is its kind, such as "country".
+    `title` is the title of the page with the fact. `what` is the kind of the fact, such as
+    "country".
     """
     page = re.search(rf"^\[\w+\] {re.escape(title)}: (.*)$", observation, re.MULTILINE)
     match = page and re.search(STATED[what], page[1])

@@ -8,8 +8,8 @@ from agentfly_core.recipes.shop.environment import Shop
 async def bought(shop: Shop, problem: Problem) -> Score:
     """1 if the bought products and their numbers are equal to `problem.facts["order"]`, else 0.
 
-    The partial score `lines` is the share of products on the shopping list of which the right
-    number was bought.
+    The partial score `lines` is the share of products on the shopping list that were bought in the
+    right number.
     """
     wanted: dict[str, int] = problem.facts["order"]
     order = shop.order or {}

@@ -8,9 +8,10 @@ from agentfly_core.datasets.players import Demonstrator, observed
 
 
 def both_ways(problems: Sequence[Problem], seed: int, at_once: str = "") -> Demonstrator:
-    """Return a policy that fills the mask without a search if the last message is `at_once`.
+    """Return a policy that answers prompts such as "Fill in: In city 17, code [mask]. ...".
 
-    After any other message, it first searches for the firm of the prompt.
+    If the last message is `at_once`, the policy answers without a search. After any other message,
+    it first searches for the firm in the prompt.
     """
 
     async def policy(conversation: Conversation) -> str:

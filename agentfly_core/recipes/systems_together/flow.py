@@ -34,8 +34,8 @@ def systems_together(
           ..., "plans": 0.0, "competitions": 0.0, "competitions calls": 0.0, "gated": 0.83, ...}]
 
     Each policy is evaluated on test problems in five ways. An entry such as `own` is the mean of
-    the reward that decides success. An entry such as `own calls` is the mean number of tool results
-    per episode. The evaluations are:
+    the goal, which is the reward that decides whether an episode is solved. An entry such as
+    `own calls` is the mean number of tool results per episode. The evaluations are:
 
     - `own`: the agent without a gate
     - `program`: the agent as a program that uses OpenAI's API
@@ -76,7 +76,7 @@ def with_gate(experiment: Experiment, policy: str) -> Experiment:
 
 
 def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> Experiment:
-    """Load the experiment `name` with the model `start` and a number of test problems (`problems`).
+    """Load the experiment `name` with the model `start`. `problems` is the number of test problems.
 
     The token limits are higher than in the experiment's own settings, because the tokenizer of
     `start` needs more tokens for these problems. `place` contains two keyword arguments of

@@ -38,9 +38,9 @@ def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
 def fill(
     client: openai.OpenAI, pages: Sequence[Mapping[str, str]], problem: Mapping[str, str]
 ) -> str:
-    """Let the model fill the masks of a problem, and execute the model's tool calls.
+    """Let the model answer a problem such as "Fill in: In city 17, code [mask]. ...".
 
-    Returns the content of the first reply without a tool call.
+    The model's tool calls are executed. Returns the content of the first reply without a tool call.
     """
     messages: list[Any] = [{"role": "user", "content": problem["prompt"]}]
     while True:

@@ -49,16 +49,16 @@ class Words:
         return self.draw.choices(self.people, k=count)
 
     def table(self, columns: int) -> dict[str, list[int]]:
-        """Draw three to six rows of two-digit numbers.
+        """Draw three to six rows of two-digit numbers, such as `{"anna-berg": [41, 58], ...}`.
 
-        Each row has a name, and names are sorted.
+        The rows are sorted by name.
         """
         # the command `join` requires sorted rows
         names = self.draw.sample(self.people, self.draw.randint(3, 6))
         return {name: self.draw.choices(range(10, 100), k=columns) for name in sorted(names)}
 
     def others(self, *endings: str) -> dict[str, str]:
-        """Draw two or three files. Their endings differ from the given endings."""
+        """Draw two or three files without these endings, such as `{"amber-mills.log": "..."}`."""
         left = [ending for ending in ENDINGS if ending not in endings]
         chosen = self.draw.sample(left, self.draw.randint(2, 3))
         return {f"{next(self.stems)}.{ending}": _text(self.lines(3)) for ending in chosen}
@@ -177,8 +177,8 @@ def terminal(
             })
 
     A family is a kind of task, and FAMILIES has all families. `expected` has the files after a
-    successful episode. A name such as "amber-mills" or "anna-berg" occurs in only one split, which
-    does not depend on the seed. Raises ValueError for an unknown family, and without families.
+    successful episode. A name such as "amber-mills" or "anna-berg" occurs in only one split. This
+    split is the same for every seed. Raises ValueError for an unknown family, and without families.
     """
     if not families or not {*families} <= FAMILIES.keys():
         got = ", ".join(repr(name) for name in families if name not in FAMILIES) or "none"

@@ -118,7 +118,10 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
 
 
 def _miscopied(draw: random.Random, command: str) -> str:
-    """Replace one copied word of a command by a different word of the same kind."""
+    """Replace one word of a command by a different word of the same kind.
+
+    The replaced word is a word from the prompt or from output, such as an ending of a file name.
+    """
     parts = re.split(r"(\$?\w+)", command)
     place, words = draw.choice(
         [(n, kind) for n, part in enumerate(parts) for kind in _COPIED if part in kind]

@@ -34,9 +34,9 @@ class WantedProduct:
 def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that buys the first fitting product that it finds.
 
-    The policy searches the words of the wish. Of the results, it views the products with a fitting
-    title and price, until a product has all wanted options. In a share `spoilt` of the episodes, it
-    makes a mistake: it buys nothing, a wrong product or a wrong option.
+    The policy searches for the words of the wish. It views results with a fitting title and price
+    one after another, until a product has all wanted options. In a share `spoilt` of the episodes,
+    it makes a mistake: it buys nothing, a wrong product or a wrong option.
     """
 
     async def policy(conversation: Conversation) -> str:

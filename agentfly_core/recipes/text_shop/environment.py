@@ -117,8 +117,8 @@ class TextShop(Environment):
 
         {"catalogue": {"seed": 7, "products": 1000}}
 
-    A page of search results lists `results` products. `page` is the text that the model read last.
-    `purchase` is None until a product is bought.
+    Search results are shown in pages of `results` products. The field `page` is the text that the
+    model read last. The field `purchase` is None until a product is bought.
     """
 
     def __init__(self, results: Annotated[int, Field(ge=1)] = 4) -> None:

@@ -39,7 +39,7 @@ class Hunt:
     def problem(self) -> Problem:
         """Make the problem of this hunt.
 
-        Compile the game, because the prompt contains its first view.
+        The game is compiled, because the prompt describes the room in which the hunt starts.
         """
         room, seen = self.room.title(), self.world.seen(self.way)
         prompt = f"Take the {self.thing}, which lies in the {room}. You can take only once.\n{seen}"
@@ -60,7 +60,7 @@ def textworld(
     things: Annotated[int, Field(ge=1, le=50)] = 8,
     moves: Annotated[int, Field(ge=1, le=19)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. A prompt has the objective and the view of the first room:
+    """Make problems for each split. A prompt has the objective, and describes the starting room:
 
         Problem("old-key-4711-n", "Take the old key, which lies in the Dim Sauna. You can take "
             "only once.\\n-= Cozy Bar =-\\nYou've entered a bar. A cozy one...",
@@ -69,10 +69,10 @@ def textworld(
 
     `worlds` is the number of worlds for training. With 256 worlds for training, there are 32 (an
     eighth) for validation and 32 for the test. Compiling the game of a world takes one or two CPU
-    seconds. The shortest path from the start of a hunt to the object has at least `moves` moves. An
-    object such as "old key" occurs in only one split, which does not depend on the seed. An object
-    with a different adjective, such as "new key", may occur in another split. Raises ValueError if
-    the worlds have fewer hunts than requested.
+    seconds. The shortest path from the starting room to the object has at least `moves` moves. An
+    object such as "old key" occurs in only one split. This split is the same for every seed. An
+    object with a different adjective, such as "new key", may occur in another split. Raises
+    ValueError if more problems are requested than the worlds have.
     """
     draw = random.Random(seed)
     # the seeds are distinct, because splits must not share a world

@@ -29,8 +29,8 @@ _TAKEN = re.compile("You pick up the (.+?) from the ground")
 class Place:
     """The map of a world.
 
-    `exits` has the exits of each room by direction, and `lying` the room of each object. `first` is
-    the first room. An example is
+    `exits` has the exits of each room by direction, and `lying` has the room of each object.
+    `first` is the first room. An example is
     `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`.
     """
 
@@ -155,8 +155,9 @@ class TextWorld(Environment):
     async def reset(self, problem: Problem) -> None:
         """Begin the hunt.
 
-        Raises KeyError if a fact is missing. Raises ValueError if the first room differs from the
-        fact `seen`. This happens if the problem was prepared with a different version of TextWorld.
+        Raises KeyError if a fact is missing. Raises ValueError if the description of the starting
+        room differs from the fact `seen`. This happens if the problem was prepared with a different
+        version of TextWorld.
         """
         await self.close()
         facts = problem.facts

@@ -113,7 +113,10 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
 
 
 async def finished(planner: Episode, result: str) -> Ending:
-    """Pass the results of the sub-tasks to the planner, and request the answer of the episode."""
+    """Send the results of the sub-tasks to the planner, and request the answer of the episode.
+
+    Always returns NO_TOOL_CALLS as the episode's ending.
+    """
     reply = await planner.reply(Message("user", f"{result}\n{FINISH}"))
     if not reply.cut:
         planner.answer(reply.content.strip())

@@ -71,9 +71,9 @@ def office_plans(
 def held_out(parts: Sequence[str]) -> bool:
     """Whether a combination of sub-questions occurs only in test problems.
 
-    An example is `held_out(["amount", "spending"])`, which is True: "spending" directly follows
-    "amount" in the combination, and is two places after "amount" in PARTS. One such pair is enough.
-    The places are counted in a circle: after the last entry of PARTS comes the first.
+    These are the combinations with a certain pair of neighbours: the second sub-question of the
+    pair is two places after the first sub-question in PARTS. An example is ["amount", "spending"].
+    Places are counted in a circle, so the first entry of PARTS follows the last entry.
     """
     order = list(PARTS)
     return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))

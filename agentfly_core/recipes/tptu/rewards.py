@@ -93,7 +93,7 @@ async def sql_accuracy(team: Team) -> Score:
     """The share of SQL sub-tasks in the right plan (gold plan) for which the model's SQL is right.
 
     The model's SQL and the SQL of the gold plan run in three further databases. These have the
-    entities of the question but different values. The model's SQL is right if it returns the same
+    entities of the question but different values. The model's SQL is right if both return the same
     rows in all three databases. The order of the rows does not matter. `{1}` in a statement is
     replaced by the result of sub-task 1 in the same database.
     """
