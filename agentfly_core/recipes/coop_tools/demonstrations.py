@@ -69,7 +69,11 @@ def coded(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def alone(texts: Sequence[str]) -> str:
-    """Reply as `OneAgent`: the request for an id, the request for the value, or the answer."""
+    """Return the next reply of `OneAgent`.
+
+    The first reply requests an id. The second reply requests the value. The last reply is the
+    answer.
+    """
     aspect, single, name, parameter, option, key = _question(texts[0])
     kind, last = PLURALS[single], texts[-1]
     answers = [text for text in texts[1:] if text.startswith("200 ")]

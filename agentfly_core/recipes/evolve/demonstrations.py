@@ -36,10 +36,10 @@ def answered(system: str, prompt: str) -> str:
 
 
 def improved(asked: str, draw: random.Random) -> str:
-    """Reply to the prompt for a crossover: an agent with fewer skills.
+    """Return the reply to a prompt for a crossover. The reply is an agent as JSON.
 
-    The agent keeps the skills that the questions need. If the questions need none of its skills, it
-    keeps the first skill.
+    The agent keeps only the skills that the questions need. If the questions need none of its
+    skills, the agent keeps its first skill.
     """
     (parent,), (_, names) = _agents(asked), _read(asked)
     kept = tuple(skill for skill in parent.skills if skill in names) or parent.skills[:1]
@@ -47,7 +47,10 @@ def improved(asked: str, draw: random.Random) -> str:
 
 
 def proposed(asked: str, draw: random.Random) -> str:
-    """Reply to the prompt for a mutation: one of the agents in the prompt, with two more skills."""
+    """Return the reply to a prompt for a mutation. The reply is an agent as JSON.
+
+    The agent has the skills of an agent in the prompt, and at most two more skills.
+    """
     (_, names), result = _read(asked), _line(asked, "The answer so far: ")
     open_ = [name for name, one in zip(names, result.split("; "), strict=True) if one == UNKNOWN]
     new = [
@@ -59,7 +62,7 @@ def proposed(asked: str, draw: random.Random) -> str:
 
 
 def checked(asked: str, draw: random.Random) -> str:
-    """Reply to the prompt for a quality check of a new agent.
+    """Return the reply to a prompt for a quality check of a new agent.
 
     The new agent is accepted if it shares a skill with an agent of the team, and if no agent of the
     team has the same set of skills.
@@ -71,7 +74,7 @@ def checked(asked: str, draw: random.Random) -> str:
 
 
 def merged(asked: str, draw: random.Random) -> str:
-    """Reply to the prompt for an update: the merged answers.
+    """Return the reply to a prompt for an update. The reply contains the merged answers.
 
     The merged answer to a question is the first answer that is not `?`.
     """

@@ -69,10 +69,10 @@ class State(_Part):
 
     @property
     def failures(self) -> list[Trial]:
-        """The rejected trials after the last accepted trial.
+        """The best of the rejected trials after the last accepted trial, at most FAILURES trials.
 
-        They are in ascending order of `train`, the share of right training answers. Only the
-        FAILURES trials with the highest shares are included.
+        The trials are sorted by `train`, the share of right training answers. The best trial comes
+        last.
         """
         last = self.trials[len(self.trials) - self.rejected :]
         return sorted(last, key=lambda trial: trial.train)[-FAILURES:]
