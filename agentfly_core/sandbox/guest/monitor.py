@@ -23,9 +23,9 @@ GLANCE, BLINK = 0.05, 0.01
 class Monitor:
     """A process that runs code.
 
-    `pipes` contains the collected bytes of stdout, stderr and `line`, by file descriptor. `line` is
-    a control socket, over which a kept process gets pieces of code and reports their exit codes.
-    The code can fake these exit codes.
+    A kept process (`work.kept`) runs several pieces of code. It gets the pieces of code over the
+    control socket `line`, and sends their exit codes over `line`. The code can fake the exit codes.
+    `pipes` contains the collected bytes of stdout, stderr and `line`, by file descriptor.
     """
 
     pid: int
@@ -57,7 +57,10 @@ class Monitor:
         return cls(pid, work, line, os.pidfd_open(pid), pipes)
 
     def hand(self, code: bytes) -> None:
-        """Send a piece of code to a kept process, and let the process continue."""
+        """Send the next piece of code to a process that runs several pieces of code.
+
+        If the process is paused, it continues.
+        """
         for text in self.pipes.values():
             text.clear()
         self.started, self.computed = time.monotonic(), self._computed
@@ -141,9 +144,9 @@ class Monitor:
     def _left(self) -> float:
         """The remaining seconds until the time limit.
 
-        For a kept process, the limit of CPU time is also checked, because the kernel cannot limit
-        the CPU time of a single request. In this case, the result is the smaller of the remaining
-        elapsed time and the remaining CPU time.
+        For a kept process (`work.kept`), the limit of CPU time is also checked, because the kernel
+        cannot limit the CPU time of a single request. In this case, the result is the smaller of
+        the remaining elapsed time and the remaining CPU time.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:
