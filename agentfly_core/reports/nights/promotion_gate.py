@@ -287,9 +287,12 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
 def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
     """Return how a win is confirmed.
 
-    The result is "fresh" (on new problems), "split" (on test problems that are set aside) or
-    "none". The setting `auto` means "fresh" if all dataset functions in `datasets` (import paths)
-    can generate new problems. Otherwise it means "split".
+    - "fresh": on new problems
+    - "split": on test problems that are set aside
+    - "none": a win is not confirmed
+
+    `datasets` has the import paths of the dataset functions. The setting `auto` means "fresh" if
+    all of these functions can generate new problems. Otherwise it means "split".
     """
     if confirmation.use == "auto":
         return "fresh" if all(is_generated(load(path)) for path in datasets) else "split"

@@ -74,7 +74,7 @@ def _as_json(problem: Problem) -> dict[str, JSON]:
 def preview(store: Store, data: Pointer, each: int) -> Preview:
     """Return a preview of a dataset.
 
-    Its sample has at most `each` problems of each split, at equal distances in the split.
+    Its sample has at most `each` problems of each split. They are evenly spaced over the split.
     """
     folder = store.open(data)
     splits = {name: split(folder, name) for name in SPLITS}

@@ -119,8 +119,9 @@ def tau(episodes: pd.DataFrame) -> float | None:
 def view(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> RenderableType:
-    """Show a table with a row for each step, and the episodes with the largest difference between
-    the old and the new reward.
+    """Show a table that compares the old and the new reward, with a row for each step.
+
+    The episodes in `TwiceScored.furthest` are shown below the table.
     """
     title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in rewards)
     numbers = ("step", "episodes", "old mean", "new mean", "tau")
