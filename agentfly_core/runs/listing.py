@@ -340,7 +340,7 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
     """Sort runs by name, by time (the newest first), by success or by step (the highest first).
 
-    Damaged runs come last. Only in the order by name, they are sorted like other runs.
+    Damaged runs come last, but in the order by name they are sorted like other runs.
     """
 
     def rank(run: ListedRun) -> tuple[float, str]:

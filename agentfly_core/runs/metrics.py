@@ -46,7 +46,9 @@ def rollout_metrics(
     goal: str,
     tools: Sequence[str],
 ) -> dict[str, float]:
-    """Compute the metrics of the episodes of a stage, by name. Empty without episodes.
+    """Compute the metrics of the episodes of a stage, by name.
+
+    Without episodes, the result is empty.
 
     All names begin with `rollout/`, except `reward_extra/*`. Most metrics are means or shares over
     all episodes. Times are in seconds. Some metrics are computed differently:
