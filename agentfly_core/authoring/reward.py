@@ -104,7 +104,7 @@ class Reward(author_part.AuthorPart):
         held: HeldCalls = NONE_HELD,
         episode: Sequence[Trajectory] = (),
     ) -> list[Grade]:
-        """Score stored trajectories, and return one score for each.
+        """Score stored trajectories, and return one score for each trajectory.
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
         problem. Otherwise it has one trajectory. Calls in `held` are skipped, and give Unscored.
@@ -272,8 +272,8 @@ def reward(
 class _Question:
     """A request to a reward in another process.
 
-    - `group`: the trajectories to score. If the reward does not compare episodes, there is only
-      one.
+    - `group`: the trajectories to score. If the reward does not compare episodes, `group` has only
+      one trajectory.
     - `team`: the trajectories of all speakers of the episode, for a parameter of type Team
     """
 

@@ -48,8 +48,8 @@ async def score(
     worker. The values are not weighted.
 
     An episode is Unscored if it FAILED, or if one of its rewards gave no score. It is also Unscored
-    if `Score.by_speaker` contains an unknown speaker. A speaker is unknown if none of
-    the trajectories in `among` has this speaker. If `among` is empty, `trajectories` is used.
+    if `Score.by_speaker` contains an unknown speaker. A speaker is unknown if none of the
+    trajectories in `among` has this speaker. If `among` is empty, `trajectories` is used.
     """
     # as many tasks as the largest `concurrency`, because fewer would silently lower it
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))

@@ -134,8 +134,8 @@ class Steps(Coroutine[Any, Any, R]):
 async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: str) -> R:
     """Await `function()` in its own task, and return the result.
 
-    Raises Overdue after `seconds`, and the errors of the function. After a timeout or a
-    cancellation, the task may continue to run. Its result is then ignored.
+    Errors of the function are raised. Raises Overdue if the function runs for more than `seconds`.
+    After a timeout or a cancellation, the task may continue to run. Its result is then ignored.
     """
     loop = asyncio.get_running_loop()
     loop.set_task_factory(_of_its_call)
@@ -163,7 +163,7 @@ async def on_loop(function: Callable[[], Awaitable[R]], seconds: float, what: st
 async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
     """Call `function()` in its own thread, and return the result.
 
-    Raises Overdue after `seconds`, and the errors of the function.
+    Errors of the function are raised. Raises Overdue if the function runs for more than `seconds`.
     """
     # `asyncio.to_thread` has too few threads for many slow tools at once. Closing the loop would
     # also wait for threads that hang.
