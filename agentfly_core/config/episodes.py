@@ -15,11 +15,10 @@ SPLITS = ("train", "validation", "test")
 class Curriculum(Section):
     """Choose the problems of a step by their pass rates: `{window: 4, by: kind}`.
 
-    With `window: 4`, a step that plays 16 problems samples them from 64 candidates. The sampling
-    weight of a problem is p (1 - p) + 0.01, where p is the problem's pass rate in earlier steps. p
-    is computed as (solved + 1) / (scored + 2) from the numbers of solved and scored episodes. If
-    `by` is a key of `Problem.facts`, all problems with the same value for this key share one pass
-    rate.
+    With `window: 4`, a step with 16 problems samples these problems from 64 candidates. The
+    sampling weight of a problem is p (1 - p) + 0.01. Its pass rate p is (solved + 1) / (scored +
+    2), where `solved` and `scored` are numbers of episodes in earlier steps. If `by` is a key of
+    `Problem.facts`, all problems with the same value for this key share one pass rate.
     """
 
     window: Annotated[int, Field(ge=2)] = 4

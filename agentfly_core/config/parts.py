@@ -245,8 +245,8 @@ class AgentPart(Section):
     def untrained(self) -> Sequence[str]:
         """The roles that the trained policy plays without learning from their replies.
 
-        These are the roles with the value `self` in `frozen`. If an agent that is a program has the
-        setting `train`, its roles that are neither in `train` nor in `frozen` are included, too.
+        These are the roles with the value `self` in `frozen`. If an agent is a program and has the
+        setting `train`, its roles outside of `train` and `frozen` are included, too.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -371,7 +371,7 @@ class WarmStart(Section):
     """The warm start: supervised fine-tuning on demonstrations before reinforcement learning.
 
     `demonstrations` has three forms. An import path names a policy (an `async def` of one
-    Conversation), or a function of problems, seed and `settings` that returns a policy. With
+    Conversation), or a function that makes a policy from problems, seed and `settings`. With
     `run:NAME@STEP`, RejectionSampling selects episodes of the steps 1 to STEP of a run. ChatFile
     reads all chats of `file:PATH`. `settings` has the settings of the function or of these classes.
 

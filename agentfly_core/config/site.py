@@ -177,7 +177,7 @@ class Site(Section):
     @field_validator("sampler_gpus", "learner_gpus", mode="before")
     @classmethod
     def _listed(cls, gpus: T) -> T | list[str]:
-        """Accept a text such as `1,2,3`, which comes from an environment variable."""
+        """Convert a text such as `1,2,3` from an environment variable to a list of texts."""
         return str(gpus).split(",") if isinstance(gpus, str | int) else gpus
 
     @field_validator("sampler_gpus", "learner_gpus")
@@ -197,7 +197,7 @@ class Site(Section):
     @field_validator("endpoints", mode="before")
     @classmethod
     def _written_as_json(cls, endpoints: T) -> T | JSON:
-        """Accept a text with JSON, which comes from an environment variable."""
+        """Parse a JSON text from an environment variable, and keep any other value."""
         return strict_json.parse(endpoints) if isinstance(endpoints, str) else endpoints
 
     @model_validator(mode="after")
