@@ -91,9 +91,9 @@ class ProgramEnd:
 
 
 class OutputTail:
-    """A pipe. Only the last bytes that programs write are kept.
+    """A pipe that keeps only the last bytes of a program's output.
 
-    Programs write to the file descriptor `file`.
+    The program writes to the file descriptor `file`.
     """
 
     def __init__(self) -> None:
@@ -103,9 +103,9 @@ class OutputTail:
         self._tail = b""
 
     async def read(self) -> bytes:
-        """Return the last MOST_OUTPUT bytes after all writers have closed the pipe.
+        """Wait until all writers have closed the pipe, at most ENDED_SECONDS.
 
-        If a writer keeps the pipe open for more than ENDED_SECONDS, return the bytes so far.
+        Returns the last MOST_OUTPUT bytes that were written until then.
         """
         # a daemon of the program in another process group may keep the pipe open
         await asyncio.wait([self._task], timeout=ENDED_SECONDS)
