@@ -44,9 +44,9 @@ Their messages are shown without a traceback.
 def message(error: BaseException) -> str:
     """Return the text that is shown for an error.
 
-    If the error is a mistake of the user, the text has the error's message, and the line of the
-    user's code that raised the error. For all other errors, the text has a traceback without the
-    lines of installed packages.
+    For a mistake of the user, the text has the message of the error, and the failing line of the
+    user's code. For all other errors, the text has a traceback without the lines of
+    installed packages.
     """
     if not isinstance(error, Mistake):
         return f"An error in code:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
@@ -64,7 +64,7 @@ def orchestrated(
     If no Prefect server answers, a server is started for the duration of the block. `what` is the
     name of the log folder. With `only_result`, all output of the block goes to stderr, because
     stdout is for the result. The error Locked is not changed. Any other error in the block is
-    raised as Stopped, with a message that has the cause, the name of the log file and the next
+    raised as Stopped. The message of Stopped has the cause, the name of the log file and the next
     step. `again` returns the command that continues the work.
     """
     places = settle()

@@ -44,8 +44,8 @@ def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
     """Send a run to MLflow during the block. Yield a function that sends new data of the run.
 
     The function returns at once, because a separate thread sends the data. The end of the block
-    waits for this thread, up to a time limit. If data could not be sent, print the reason. Raises
-    Damaged if files of a finished run are lost.
+    waits until all data are sent, or until a time limit. If data could not be sent, print the
+    reason. Raises Damaged if files of a finished run are lost.
     """
     place, current, status, state = mlflow_place(run.experiment.site), run, "", ""
     flow_runs = run.links("prefect_flow_run_ids")

@@ -88,9 +88,13 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
 def report_night(ledger: NightLedger, site: Site, night: str) -> None:
     """Publish the report of a night after its policy was judged.
 
-    It becomes the file `runs/NIGHT/report.md`, the artifact `night-<experiment>` of the current
-    Prefect flow run, and the file report.md of the night's MLflow run. An error is only logged. The
-    command `agentfly report` writes the file again.
+    The report is written to these places:
+
+    - the file `runs/NIGHT/report.md` in the store. `agentfly report` can write this file again.
+    - the artifact `night-<experiment>` of the current Prefect flow run
+    - the file report.md of the night's MLflow run
+
+    An error is only logged.
     """
     store, report = ledger.store, ""
     with logged(f"The report of {night} was not written"):

@@ -58,8 +58,8 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
 def require_repeatable(store: Store, record: RunRecord) -> None:
     """Check that a run can be repeated.
 
-    Raises ValueError if the run is unfinished, if its code or the version of a stage has changed,
-    or if the policy of one of its speakers is frozen.
+    Raises ValueError if the run is unfinished or has frozen (untrained) speakers, or if its code or
+    the version of a stage has changed.
     """
     name, settings = record["name"], recorded_settings(record)
     if summary_of(store, name) is None:

@@ -26,7 +26,7 @@ IDS = {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}
 
 
 def mlflow_server(place: MlflowStore, port: int) -> Program:
-    """Return the program that serves MLflow's UI on this store at this port.
+    """Return the program that serves the MLflow UI of the store `place` at the port `port`.
 
     Also write the settings file of the program, and create the store if it does not exist.
     """

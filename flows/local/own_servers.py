@@ -54,8 +54,8 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
 
     `own("prefect", state)` finds the Prefect server of a project, which was started with the
     variable `mark("prefect", state)`. Returns the environment variables of each server by its port.
-    Only processes of this user are found. A request to the port would be less safe, because any
-    program could answer it.
+    Only processes of this user are found. Servers are not found by a request to a port, because
+    any program could answer this request.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):

@@ -110,7 +110,7 @@ def use(url: str, auth: str = "") -> None:
 
 
 def deliver() -> None:
-    """Send the events and log lines that Prefect has queued, before its server ends.
+    """Send the queued events and log lines of this process to the Prefect server.
 
     Gives up after some seconds if the server does not take them.
     """

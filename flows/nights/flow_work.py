@@ -76,8 +76,9 @@ class FlowWork:
     def happened(self, entry: NightEntry) -> None:
         """Handle a new entry of the ledger.
 
-        Log it, and send it to Prefect as an event. Request approval if the policy needs it. If the
-        night was judged, write its report and update the aliases in MLflow.
+        Log the entry, and send it to Prefect as an event. An entry `began` is only logged. For an
+        entry `awaits_approval`, request approval. If the night was judged, write its report and
+        update the aliases in MLflow.
         """
         what = entry.event.replace("_", " ")
         get_run_logger().info("%s: %s. %s", entry.night, what, entry.why)
