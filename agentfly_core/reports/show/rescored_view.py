@@ -97,7 +97,7 @@ def tau(episodes: pd.DataFrame) -> float | None:
 
     Episodes are compared only with episodes of the same group (rollouts of one problem), as in the
     computation of advantages. If each group has only one episode, all episodes form one group.
-    Returns None if the old or the new reward is constant.
+    Returns None if the old reward, or the new reward, is constant in every group.
     """
     episodes = episodes.dropna()
     groups = [group for _, group in episodes.groupby(["step", "group"])]
