@@ -40,8 +40,7 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
     """Return the name of the first field in PROMPTS that a row has, and the chat in this field.
 
     Raises ValueError if the row has none of the fields in PROMPTS. Also raises ValueError if the
-    row has a second field that is both in PROMPTS and in CHATS, and this chat ends with a different
-    question.
+    row has a chat in another field, and the last question of this chat is different.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")
