@@ -1,6 +1,7 @@
 """Refuse to continue a run if its settings, its model files or the versions of stages changed."""
 
 import logging
+from collections.abc import Mapping
 
 from agentfly_core.config.experiment import Settings
 from agentfly_core.config.loading import differences
@@ -25,9 +26,9 @@ def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
     # only a warning: whether the results would differ is decided by the versions of the stages
     if record["revision"] != revision():
         logger.warning(
-            "The run was started with the code of revision %s and continues with %s.",
-            record["revision"],
-            revision(),
+            "The run was started with the code of %s, and continues with the code of %s.",
+            _in_words(record["revision"]),
+            _in_words(revision()),
         )
     layout = RunLayout(name)
     beyond = [step for step in layout.steps(store) if step > steps]
@@ -36,6 +37,16 @@ def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
             f"The run {name!r} has finished {done[-1]} steps already, but steps is {steps}. Set "
             f"steps to {done[-1]} or more, or start another run with --new."
         )
+
+
+def _in_words(code: Mapping[str, str | None]) -> str:
+    """Describe a result of `revision`: "commit 4f0c... with uncommitted changes (digest 9f2c...)".
+
+    Without uncommitted changes, the text has only the commit.
+    """
+    commit, dirty = code.get("commit"), code.get("dirty")
+    changes = f" with uncommitted changes (digest {dirty})" if dirty else ""
+    return f"commit {commit}{changes}" if commit else "an unknown commit"
 
 
 def refuse_other_stages(name: str, record: RunRecord) -> None:
@@ -61,8 +72,8 @@ def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     if before and now and before != now:
         raise ValueError(
             f"model: the run {name!r} was started with other files in {settings.model} "
-            f"(digest {before[:12]}, now {now[:12]}). Restore the files, or start a run with "
-            "another name by --run or --new."
+            f"(digest {before[:12]}, now {now[:12]}). Restore the files, or start "
+            "another run with --run NAME or --new."
         )
     changes = differences(record["settings"], settings.model_dump(mode="json"))
     planned = record.get("planned_steps")
@@ -78,5 +89,5 @@ def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
         lines = "\n".join(f"  {change}" for change in fixed)
         raise ValueError(
             f"The run {name!r} was started with other settings:\n{lines}\nRestore these settings, "
-            "or start a run with another name by --run."
+            "or start another run with --run NAME."
         )

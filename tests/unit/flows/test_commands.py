@@ -148,7 +148,7 @@ def test_a_finished_run_is_refused_with_other_settings_by_key(
         "agentfly: The run 'base' was started with other settings:\n"
         "  update.epochs: 1 -> 2\n"
         "  update.learning_rate: 1e-06 -> 0.0003\n"
-        "Restore these settings, or start a run with another name by --run.\n"
+        "Restore these settings, or start another run with --run NAME.\n"
     )
 
 

@@ -237,6 +237,16 @@ def test_a_run_cannot_continue_with_fewer_steps(tmp_path):
         pass
 
 
+def test_other_code_is_reported_by_its_commits(tmp_path, caplog, monkeypatch):
+    edited, unknown = {"commit": "4f0c", "dirty": "9f2c"}, {"commit": "", "dirty": ""}
+    monkeypatch.setattr("agentfly_core.runs.run.revision", lambda: edited)
+    with opened(experiment(tmp_path), "demo"):
+        monkeypatch.setattr("agentfly_core.experiment.continuing.revision", lambda: unknown)
+    with opened(experiment(tmp_path), "demo"):
+        before = "The run was started with the code of commit 4f0c with uncommitted changes"
+        assert f"{before} (digest 9f2c), and continues with the code of an unknown" in caplog.text
+
+
 def test_steps_cannot_change_where_the_learning_rate_needs_them(tmp_path):
     def here(steps):
         return experiment(tmp_path, steps=steps, update={"lr_scheduler_type": "linear"})
@@ -282,7 +292,7 @@ def test_a_run_is_refused_after_its_model_folder_changed(tmp_path):
         with opened(here, "demo"):
             pass
     (folder / "model.safetensors").write_text("others")
-    with pytest.raises(ValueError, match=r"model: .* other files in .*mine .* --run or --new"):
+    with pytest.raises(ValueError, match=r"model: .* other files in .*mine .* --run NAME or --new"):
         refuse_other_settings(known_run(here.store, "demo"), here.settings)
     with pytest.raises(ValueError, match="with other files"), opened(here, "demo"):
         pass
