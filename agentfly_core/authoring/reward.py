@@ -231,8 +231,8 @@ class Reward(author_part.AuthorPart):
         if Group in signature.lent.values() and single:
             raise ValueError(
                 f"{self.what} has parameters of the types Group and {', '.join(single)}. A reward "
-                "with a Group compares episodes, and its only other parameter can be a Problem; "
-                "split the reward into two."
+                "with a Group compares episodes, so it can have only a Problem as another "
+                "parameter. Split the reward into two."
             )
 
 

@@ -58,9 +58,9 @@ class Branching(Section):
     def _divides_forks(self) -> Self:
         if self.total <= self.init or self.total % self.init:
             raise ValueError(
-                f"got total {self.total} and init {self.init}, expected a multiple of init that is "
-                f"larger than init. Each of the first {self.init} episodes is forked "
-                "(total - init) / init times"
+                f"got total {self.total} and init {self.init}, expected a total that is a "
+                f"multiple of init and larger than init. Each of the first {self.init} episodes is "
+                "forked (total - init) / init times"
             )
         return self
 

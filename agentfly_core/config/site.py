@@ -233,8 +233,8 @@ class Site(Section):
                 f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items()
             )
             raise ValueError(
-                f"got {self.ranks} ranks, but learner_gpus or the hostfile lists places for "
-                f"{places} ({shown}): remove `ranks`, or change learner_gpus or the hostfile"
+                f"got {self.ranks} ranks, but learner_gpus or the hostfile sets "
+                f"{places} ranks ({shown}): remove `ranks`, or change learner_gpus or the hostfile"
             )
         return self
 

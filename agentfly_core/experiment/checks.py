@@ -292,9 +292,9 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
             "rollout.curriculum."
         )
     refills = schedule.rollout.refills
-    rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
+    rounds = f" with rollout.refills={refills}" if refills else ""
     if curriculum:
-        rounds += f" x {curriculum.window} (rollout.curriculum.window)"
+        rounds += f"{' and' if rounds else ' with'} rollout.curriculum.window={curriculum.window}"
     for name, problems in training.items():
         if (needed := schedule.block_of(name)) > problems:
             raise ValueError(

@@ -123,7 +123,7 @@ def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer)
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(
-            f"{what} has tokens of the model {theirs.uri}, but training has tokens of {ours.uri}: "
-            "their tokenizers differ, or one has no tokenizer. Name a run that starts from "
-            f"{ours.uri}."
+            f"{what} has tokens of the model {theirs.uri}, but training has tokens of {ours.uri}. "
+            "The tokenizers of these models differ, or a model has no tokenizer. Name a run that "
+            f"starts from {ours.uri}."
         )

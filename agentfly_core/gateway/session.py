@@ -212,7 +212,8 @@ class GatewaySession:
         except ValueError as error:
             raise RequestRefused(f"The body is not JSON: {error}.") from error
         raise RequestRefused(
-            f'Got the reward {body[:80]!r}, expected {{"value": NUMBER}} after the first reply.'
+            f'Got the reward {body[:80]!r}, expected {{"value": NUMBER}}. Send rewards only after '
+            "the first reply."
         )
 
     def answer(self, text: str) -> None:

@@ -221,7 +221,7 @@ def _tool_call(candidate: Candidate) -> str:
     calls = template.parse(reply_tokens(template, tokenizer, message)).calls
     if calls != (probes.CALL,):
         raise ValueError(
-            f"The chat template writes a call as {text!r}, but parses this text as {calls}."
+            f"The chat template writes a call as {text!r}, but this text is parsed as {calls}."
         )
     return repr(text)
 

@@ -187,7 +187,7 @@ def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
     for run in sorted(own, key=itemgetter("created_ms"), reverse=True):
         if last_policy(store, run["name"]):
             raise ValueError(
-                f"The run of these settings and this code, {name!r}, has no policy in {store.uri} "
+                f"The run {name!r} has these settings and this code, but no policy in {store.uri} "
                 f"yet. Train this run, or use the newest policy of {experiment}: --policy "
                 f"run:{run['name']}"
             )

@@ -98,8 +98,9 @@ def kept_for_others(store: Store, run: str) -> Kept:
         except ValueError as fault:
             # a run that is damaged, or that another version wrote, must not stop this run
             logger.warning(
-                "%s The run %s may now remove policies that this damaged run needs.",
+                "%s The policies that the run %s needs are unknown: the run %s may remove them.",
                 fault,
+                name,
                 run,
             )
     return kept

@@ -164,7 +164,7 @@ def pass_at(k: int, solved: int, episodes: int) -> float:
     """
     if not 1 <= k <= episodes or not 0 <= solved <= episodes:
         raise ValueError(
-            f"Got pass@{k} of {solved} solved of {episodes} episodes, expected 1 <= k <= episodes "
+            f"pass@{k}: got {episodes} episodes with {solved} solved, expected 1 <= k <= episodes "
             "and 0 <= solved <= episodes."
         )
     return 1.0 - math.comb(episodes - solved, k) / math.comb(episodes, k)

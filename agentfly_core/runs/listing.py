@@ -174,7 +174,9 @@ def run_named(store: Store, reference: str) -> str:
         return f"{max(of_experiment, key=lambda run: run['created_ms'])['name']}{at}{step}"
     matches = [run for run in names if run.startswith(name)]
     if len(matches) > 1:
-        raise ValueError(f"Several run names begin with {name}: {', '.join(matches)}.")
+        raise ValueError(
+            f"Several run names begin with {name}: {', '.join(matches)}. Use one of these names."
+        )
     return f"{matches[0] if matches else name}{at}{step}"
 
 

@@ -47,6 +47,7 @@ def isolates() -> bool:
         raise Unavailable(
             "An agent's program needs the sandbox backend forkserver, but the backend is bubblewrap"
             + "".join(f" ({name}: {why})" for name, why in sandbox.refused.items())
+            + ". Set AGENTFLY_SANDBOX=forkserver."
         )
     return not isinstance(sandbox.backend, Unsafe)
 

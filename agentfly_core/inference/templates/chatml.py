@@ -174,7 +174,7 @@ class Hermes:
         trained = self.open(read, ())
         if list(trained) != served:
             raise ValueError(
-                f"The Hermes template has {len(served)} tokens on a chat server, but "
+                f"The Hermes template turns a chat into {len(served)} tokens on a chat server, but "
                 f"{len(trained)} tokens in training with this tokenizer. Choose another model, or "
                 "write a template for this model."
             )

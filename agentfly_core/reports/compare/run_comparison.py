@@ -309,7 +309,7 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:
         raise ValueError(
-            f"The policies share {counted(len(common), 'problem')} with a scored episode of each, "
+            f"Got {counted(len(common), 'problem')} for which every policy has a scored episode, "
             "expected 2 or more. Evaluate the policies on the same problems."
         )
     return common

@@ -132,7 +132,8 @@ def held_out(store: Store, record: RunRecord, name: str) -> tuple[Settings, Poin
     if name not in (*HELD_OUT, *further):
         names = ", ".join([*HELD_OUT, *further])
         raise ValueError(
-            f"{record['name']} has no held-out problems {name!r}, expected one of {names}."
+            f"The run {record['name']!r} has no held-out problems with the name {name!r}, expected "
+            f"one of {names}."
         )
     if name in further:
         there = settings.on(further[name])

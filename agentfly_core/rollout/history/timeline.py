@@ -335,7 +335,7 @@ class EpisodeBranch:
     def _refuse(self, busy: bool) -> None:
         if busy:
             raise ValueError(
-                "Two replies were requested at the same time, so their order is random. Run them "
-                "in `await episode.gather(one(), another())`, or in `async with episode.branch():` "
-                "if they begin at different times."
+                "Two replies were requested at the same time, so their order is random. Request "
+                "them in `await episode.gather(one(), another())`, or in `async with "
+                "episode.branch():` if they begin at different times."
             )

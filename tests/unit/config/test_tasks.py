@@ -118,7 +118,7 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
         ),
         (
             {"rollout": {"problems": 10, "group_size": 2, "curriculum": {"window": 2}}},
-            "needs 14 problems x 2 (rollout.curriculum.window), but tasks.sums.data",
+            "needs 14 problems with rollout.curriculum.window=2, but tasks.sums.data",
         ),
         (
             {"night": {"number": 2}, "rollout": {"problems": 3, "curriculum": {"window": 2}}},

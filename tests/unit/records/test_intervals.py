@@ -60,7 +60,7 @@ def test_pass_at_k_of_one_in_four_is_a_quarter_a_half_and_one() -> None:
 
 
 def test_pass_at_k_of_fewer_episodes_is_refused() -> None:
-    with pytest.raises(ValueError, match="pass@4 of 1 solved of 3"):
+    with pytest.raises(ValueError, match="pass@4: got 3 episodes with 1 solved"):
         pass_at(4, 1, 3)
 
 

@@ -124,7 +124,7 @@ def test_policies_with_different_tokenizers_are_refused(tmp_path):
     require_same_tokens(here.store, "run:base@2", same, one)
     for policy in (other, none):
         with pytest.raises(
-            ValueError, match=r"run:base@2 .* artifacts/model/.*: their tokenizers differ"
+            ValueError, match=r"run:base@2 .* artifacts/model/.*The tokenizers of these"
         ):
             require_same_tokens(here.store, "run:base@2", policy, one)
 

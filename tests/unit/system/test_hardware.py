@@ -81,13 +81,13 @@ def test_vllm_and_the_learner_take_turns_on_shared_gpus(
     [
         (
             {"RANKS": "5"},
-            r"got 5 ranks, but learner_gpus or the hostfile lists places for "
-            r"6 \(worker-1 0,1,2,3; worker-2 0,1\)",
+            r"got 5 ranks, but learner_gpus or the hostfile sets "
+            r"6 ranks \(worker-1 0,1,2,3; worker-2 0,1\)",
         ),
         (
             {"DEVICE": "cuda", "LEARNER_GPUS": "1,2,3"},
-            r"got 6 ranks, but learner_gpus or the hostfile lists places for "
-            r"5 \(worker-1 1,2,3; worker-2 0,1\)",
+            r"got 6 ranks, but learner_gpus or the hostfile sets "
+            r"5 ranks \(worker-1 1,2,3; worker-2 0,1\)",
         ),
         (
             {"LEARNER_GPUS": "1"},

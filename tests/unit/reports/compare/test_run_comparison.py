@@ -197,7 +197,9 @@ def test_runs_are_compared_on_further_datasets_by_their_name(store: Store) -> No
         "c-003": 0.0,
     }
     assert [*comparison(store, "one", "two").groups[1].differs] == ["update.epochs"]
-    message = r"two has no held-out problems 'hard', expected one of test, validation\."
+    message = (
+        r"'two' has no held-out problems with the name 'hard', expected one of test, validation\."
+    )
     with pytest.raises(ValueError, match=message):
         tried(store, "two", "hard")
 
