@@ -50,8 +50,8 @@ class DemonstrationPlayer:
 
     Example: `DemonstrationPlayer(spec, tokenizer, problems, warm_start, settings.quotas, seed,
     failed)`. `quotas` is a function that divides a number of episodes among the tasks. `blame`
-    lists episodes that have killed a worker process. Methods raise GateClosed if the share of
-    failed episodes is above `failed`.
+    lists episodes that must not be played, for example because they killed a worker process.
+    Methods raise GateClosed if the share of failed episodes is above `failed`.
     """
 
     spec: RolloutSpec
@@ -99,8 +99,8 @@ class DemonstrationPlayer:
         """Play REHEARSED trial demonstrations, and compute the rewards that need an environment.
 
         Also play a test episode in which the reply contains neither a tool call nor an answer.
-        Raises GateClosed if the agent ends the test episode with an ending that requires an answer.
-        Also raises GateClosed if too many demonstrations fail.
+        Raises GateClosed if the agent ends the test episode without an answer, although its ending
+        requires an answer. Also raises GateClosed if too many demonstrations fail.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
@@ -166,7 +166,7 @@ def boundless(spec: RolloutSpec) -> RolloutSpec:
     """Return a copy of the spec, with limits that suit a byte tokenizer.
 
     A byte tokenizer needs more tokens for the same text. In the copy, replies and contexts may have
-    any length, and the limit on observations is BYTES_A_TOKEN times higher.
+    any length, and the limit on observations is multiplied by BYTES_A_TOKEN.
     """
     return replace(
         spec,

@@ -215,7 +215,7 @@ class ChatPlayer:
 
     @cached_property
     def _rules(self) -> EpisodeRules:
-        """The rules of the experiment without limits. Only the limit on observations stays."""
+        """The rules of the experiment without limits on replies, turns and contexts."""
         return replace(
             self.spec,
             stop=(),

@@ -61,7 +61,7 @@ def forked_run(
 
 
 def check_start(run: Run | RunRequest) -> None:
-    """Raise ValueError if a new fork needs files that are missing in its origin.
+    """Raise ValueError if a new fork cannot continue from its origin; see `require_origin`.
 
     The origin is the run that the fork continues. A fork that has already started is not checked,
     because the origin does not remove the files that this fork needs.

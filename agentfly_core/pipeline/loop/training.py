@@ -36,8 +36,8 @@ class Training:
     """The training of a run: `Training(run, Path("logs"), Stages(), end_after(hours=6))`.
 
     `until` is a time of the monotonic clock. The step that is running at this time becomes the
-    run's last step. `report` is called each time the run's files have changed. It must return
-    without waiting.
+    run's last step. `report` is called after changes of the run's files, for example after
+    each step. It must return without waiting.
     """
 
     run: Run

@@ -54,8 +54,8 @@ def _is_bad(turn: Turn) -> bool:
 class RecordedConversation(NamedTuple):
     """The turns of a conversation.
 
-    `shared` is the number of first turns that also belong to an earlier conversation of the export.
-    The replies in these turns are exported with `"train": false`.
+    The first `shared` turns also belong to a conversation that was exported earlier. The replies in
+    these turns are exported with `"train": false`.
     """
 
     turns: tuple[Turn, ...]

@@ -32,7 +32,8 @@ class PlayerServices:
     def started(self, logs: Path) -> Iterator[LocalServices]:
         """Start the services for the duration of the block.
 
-        GPUs are reserved only if the player or a frozen speaker is a model.
+        GPUs are reserved only if the player or a frozen speaker is a model with weights. Functions
+        and chat services need no GPU.
         """
         experiment, player, site = self.experiment, self.player, self.experiment.site
         store, speakers = experiment.store, experiment.settings.agent.speakers

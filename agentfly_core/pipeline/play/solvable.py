@@ -46,12 +46,12 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
     """Check the problems of a dataset, and return a report with one sentence for each check.
 
     The report lists the keys of `Problem.facts` that are missing in a few problems only. Rewards
-    are checked with right and wrong example answers. Two policies play some of the problems: the
-    oracle (the function of the warm start), and an idle policy that replies with empty texts. The
-    report is cached.
+    with example answers are checked with right and wrong answers. If the experiment has
+    environments or other rewards, two policies play some of the problems: the oracle (the function
+    of the warm start), and an idle policy that replies with empty texts. The report is cached.
 
     Raises ValueError if more than `data.tolerate_bad_rows` problems cannot be solved. A problem
-    cannot be solved if its right answer earns less than the full reward. Raises GateClosed if
+    cannot be solved if its right answer does not earn the full reward. Raises GateClosed if
     rewards cannot score any problem that the oracle plays.
     """
     store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)

@@ -31,8 +31,8 @@ def read_chats(
     """Publish the chats in the file of a warm start as demonstrations.
 
     Chats about validation or test problems of `data` are held out: they are not trained, but the
-    loss on these chats is measured. Raises ValueError if too many rows cannot be used, or if all
-    chats are held out.
+    loss on these chats is measured. Raises ValueError if too many rows cannot be used, or if no
+    chat is left for training.
     """
 
     def make(folder: Path) -> Mapping[str, float]:

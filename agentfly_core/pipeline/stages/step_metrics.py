@@ -73,7 +73,7 @@ def _rate_advice(run: Run, step: int) -> str | None:
     """Return advice to lower the learning rate, or None if no update changed the policy too much.
 
     The advice contains a command that repeats training with a lower learning rate. The repeated
-    training starts from a step before the policy changed too much.
+    training starts before the last updates that changed the policy too much.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):

@@ -94,7 +94,8 @@ class Connection:
         """Return the next message of the worker, or None after LOOK seconds.
 
         Raises Disconnected if the worker has died. A blocked worker is killed. A worker counts as
-        blocked if its last heartbeat is older than the longest time limit of its running calls.
+        blocked if it has sent no heartbeat for MARGIN seconds longer than the longest time limit of
+        its running calls.
         """
         try:
             message = decoded(self.process.lines.receive(LOOK))

@@ -134,7 +134,7 @@ class _Session(logging.Handler):
 
 
 def _served(session: _Session) -> None:
-    """Play jobs until the main process ends the connection.
+    """Play jobs until the main process sends `End`.
 
     Errors in the setup are sent to the main process, which raises them. This also applies to errors
     while environments are closed.
