@@ -50,7 +50,7 @@ class Cast(SamplerSession):
         """Sample a reply in the session of the speaker's policy. Raises ServiceLost if the sampler
         dies.
 
-        A session may start its batch only when each running branch (concurrent coroutine) has
+        Some sessions start a batch only when each running branch (concurrent coroutine) has
         requested a reply. While a branch waits for a reply of `sessions[i]`, the batches of
         `sessions[:i]` do not wait for requests of this branch.
         """

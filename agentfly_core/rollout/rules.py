@@ -57,12 +57,12 @@ class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
     seed=5577006791)`. In evaluations and demonstrations, `step` is the name of the data split.
 
-    - `chain`: the index of the episode within its step and problem. A problem has `chains` episodes
-      in each step.
+    - `chain`: the index of the episode among the `chains` episodes of its problem in this step.
+      Forks that `Episode.fork` made have larger indices.
     - `spares`: further episodes of the problem. A fork of this episode replaces one of them, and
       takes its `chain`. Spares that are not replaced are played as ordinary episodes.
-    - `blamed`: for each episode that killed a worker process, maps its id to the error. These
-      episodes are not played again.
+    - `blamed`: maps the ids of episodes that killed a worker process to errors. These episodes are
+      not played again.
     - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
       one by one after all other episodes.
     """

@@ -63,8 +63,8 @@ async def play(
 ) -> PlayedEpisode:
     """Play an episode. In the result, the trajectory with the answer comes first.
 
-    An episode ends FAILED in three cases: a service fails, the episode exceeds its deadline, or the
-    agent raises an error before the first reply. If the agent raises an error after a reply, the
+    An episode ends FAILED if a service fails, if the episode exceeds its deadline, or if the agent
+    raises an error before the first reply. If the agent raises an error after a reply, the
     replies are kept and scored. If the agent raises StartAgain, the episode is played once more,
     with `again` set. Errors of the sampler and the template are raised.
     """
@@ -116,9 +116,10 @@ async def collect(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard (a batch) of episodes concurrently.
 
-    For each episode, `watch` is called with the trajectory that contains the answer. Forks are
-    played after all other episodes have ended. Forks of these forks are played in a further round,
-    and so on. With this order, the batches of the sampler do not depend on timing.
+    For each episode, `watch` is called with the trajectory that contains the answer. Forks and
+    spare episodes (see `EpisodeSpec`) are played after all other episodes have ended. Forks of
+    these forks are played in a further round, and so on. With this order, the batches of the
+    sampler do not depend on timing.
 
     At most `spec.at_once` episodes that need environments run at once. If one of the environment
     classes has a lower limit, this lower limit applies. So a running episode never waits for an

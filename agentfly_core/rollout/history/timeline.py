@@ -213,7 +213,7 @@ class EpisodeBranch:
     - `conversations`: the reply at the end of each conversation, by the conversation's key
     - `samples`: the count of replies, by speaker and prompt
     - `unread`: tool results that their speaker has not read, as pairs of speaker and result
-    - `answers`: the final answers of speakers, as pairs of speaker and answer
+    - `answers`: the answers that speakers have set, as pairs of speaker and answer
     - `parts`: the number of branches that were opened from this branch and are still open
     - `least_call`: the smallest possible `Reply.call` of the next reply. A message from a mailbox
       may increase this number, so that the next reply is recorded after the message.
