@@ -16,7 +16,7 @@ LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """Rows of tokens, padded on the right. Column t of every field belongs to token t.
+    """Rows of tokens, padded on the right. In fields [rows, T], column t belongs to token t.
 
     Example: two trajectories answered "99" and "98". The end-of-turn token is 2. The second
     trajectory lacks this token, because the reply reached the token limit.
@@ -80,7 +80,7 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
     """Convert trajectories to a batch.
 
     Each context (sequence of tokens) with at least one trained token becomes a row. Trajectories of
-    frozen roles (the setting `agent.frozen`) do not become rows. Turns are numbered as in
+    untrained speakers (`Trajectory.policy` is set) do not become rows. Turns are numbered as in
     `Trajectory.turns`. If a turn lacks a recorded temperature, `temperature` is used. Raises
     ValueError if a row begins with a sampled token, because nothing predicts this token.
     """
