@@ -10,8 +10,8 @@ def generated(function: B) -> B:
     """Mark a dataset function that generates problems from its seed.
 
     If the function generates the same problem for two seeds, the ids must be the same, too. Nightly
-    training generates new problems with the function, and checks again on these problems whether a
-    new policy is better than the old policy.
+    training can then generate new problems, to check again whether a new policy is better than the
+    old policy.
     """
     setattr(function, "generated", True)  # noqa: B010
     return function

@@ -142,7 +142,7 @@ class Turn:
     - `context`: turns with the same value form one sequence of tokens
     - `call`: the index of the reply in the episode: 0, 1, ...
     - `temperature`: the temperature of this reply, or None for the experiment's temperature
-    - `state`: the text from `Environment.state_key` before the reply
+    - `state`: the texts from `state_key` of all environments before the reply
     - `reward`: the sum of the rewards of the tools that the reply called, or None
     - `pictures`: SHA-256 digests of pictures
     - `continues`: if this turn starts a new context, the index of its conversation's previous turn
@@ -316,8 +316,8 @@ class Trajectory:
         """The answer of the episode, or None.
 
         The answer that the agent set has priority. Otherwise, the answer is the output of the tool
-        that ended the episode, or the last reply. A last reply that the token limit cut is not an
-        answer.
+        that ended the episode, or the reply without tool calls that ended it. A reply that the
+        token limit cut is not an answer.
         """
         if self.answered is not None:
             return self.answered
