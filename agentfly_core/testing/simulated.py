@@ -84,7 +84,7 @@ def counted(problem: Problem) -> Problem:
 class _CountedFacts(Mapping[str, Any]):
     """Facts of a problem that count how often a simulated policy reads their names and values.
 
-    `__getitem__`, `__iter__` and `__len__` count. All other methods of a Mapping call one of these.
+    `__getitem__`, `__iter__` and `__len__` count. All other methods of a Mapping use these.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
