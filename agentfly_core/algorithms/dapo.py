@@ -38,9 +38,8 @@ class Overlong(Section):
 class DAPO(GRPO):
     """GRPO with a higher upper clip bound, an optional penalty on length, and dynamic sampling.
 
-    If all episodes of a problem have equal rewards, their advantages are 0. Dynamic sampling leaves
-    out such problems, and plays new problems in a further round. A step has at most
-    `rollout.refills` further rounds. The default is 2.
+    Dynamic sampling leaves out problems with equal rewards in all episodes, and plays new problems
+    in a further round. A step has at most `rollout.refills` further rounds. The default is 2.
     """
 
     # in the paper, the number of rounds is not limited

@@ -20,11 +20,11 @@ from agentfly_core.rl.late import torch
 class GDPO(PolicyGradient):
     """The advantage is the weighted sum of separately standardised rewards.
 
-    Each reward is standardised within each group, as in GRPO. The weighted sum of the standardised
-    rewards is then normalised to mean 0 and variance 1 over all sampled tokens of the batch. In a
-    mixture of tasks, the sums of each task are normalised separately. A reward that varies only a
-    little therefore keeps its effect. A reward that is equal in all episodes of a group adds 0 to
-    the sum. Raises ValueError for a KL penalty that is subtracted from rewards.
+    Each reward is standardised within each group, as in GRPO. A reward that varies only a little
+    therefore keeps its effect. A reward that is equal in all episodes of a group adds 0 to the sum.
+    The weighted sum of the standardised rewards is then normalised to mean 0 and variance 1 over
+    all sampled tokens of the batch. In a mixture of tasks, the sums of each task are normalised
+    separately. Raises ValueError for a KL penalty that is subtracted from rewards.
     """
 
     def __post_init__(self) -> None:

@@ -18,9 +18,7 @@ class SFT:
     needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the algorithm for the next update. SFT lacks adaptive settings, so this
-        is `self`.
-        """
+        """Return the algorithm itself, because SFT does not adapt settings."""
         return self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
