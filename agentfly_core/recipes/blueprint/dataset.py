@@ -35,9 +35,9 @@ def orders(
                 "Build the tower: side 4, height 7, mast 3; walls brick, roof tile.",
                 {"family": "tower", "parts": [["walls", "hollow_box brick 1 1 0 4 4 6"], ...]})
 
-    A combination of sizes, such as side 4, height 7 and mast 3, is used in only one split. This
-    split is the same for every seed. With `survival`, the blocks are limited: the fact `stock` has
-    the blocks of the building, and 64 blocks of scaffolding.
+    All orders of a family with the same sizes, such as side 4, height 7 and mast 3, are in the same
+    split. This split is the same for every seed. With `survival`, the blocks are limited: the fact
+    `stock` has exactly the blocks of the building, and 64 blocks of scaffolding.
     """
     draw, sizes = random.Random(seed), {name: _sizes(name) for name in families}
 

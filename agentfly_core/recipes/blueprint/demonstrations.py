@@ -33,7 +33,7 @@ def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def interpreted(order: str) -> str:
-    """Return JSON such as `{"building": "tower", "parts": ["walls", "roof"]}` for an order."""
+    """Return JSON such as `{"building": "pyramid", "parts": ["body", "tip"]}` for an order."""
     (building,) = re.findall(r"Build the (\w+):", order)
     return json.dumps({"building": building, "parts": [*parts_of(order)]})
 

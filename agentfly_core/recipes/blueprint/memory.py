@@ -44,8 +44,8 @@ def remember(
     """Write the memory for the next step to `folder`.
 
     The new memory has the rows of the previous memory in the folder `before`, and new rows. Each
-    episode in which the reward `building` is 1 adds a row with its order and blueprint. If there is
-    an old row for the same order, the new row replaces the old row.
+    episode in which the reward `building` is 1 adds a row with its order and blueprint. The new
+    memory has only one row for each order: a later row replaces an earlier row.
     """
     rows = {row["id"]: row for row in Shelf(before).rows}
     read = {one.episode: one for one in trajectories if one.speaker == INTERPRETER}

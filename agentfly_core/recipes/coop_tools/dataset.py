@@ -23,8 +23,8 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
 
     An agent needs two requests: the first finds the id of the film (here 7), the second finds the
     value. `world` is the seed of the service. Films, people and shops have aspects, such as the
-    ratings of film 7. Each aspect of a film, person or shop gives at most one problem. Raises
-    ValueError if more problems are requested than there are aspects.
+    ratings of film 7. Each aspect of a film, person or shop gives at most one problem in all
+    splits together. Raises ValueError if more problems are requested than there are such aspects.
     """
     draw, world = random.Random(seed), RestWorld(seed)
 

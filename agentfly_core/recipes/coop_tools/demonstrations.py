@@ -71,8 +71,9 @@ def coded(texts: Sequence[str], draw: random.Random) -> str:
 def alone(texts: Sequence[str]) -> str:
     """Return the next reply of `OneAgent`.
 
-    The first reply requests an id. The second reply requests the value. The last reply is the
-    answer.
+    The replies first request an id, and then the value. If the service answers the second request
+    with an error that names the right parameter, the request is repeated with this parameter. The
+    last reply is the answer.
     """
     aspect, single, name, parameter, option, key = _question(texts[0])
     kind, last = PLURALS[single], texts[-1]

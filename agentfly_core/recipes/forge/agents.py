@@ -23,7 +23,7 @@ class Forge:
     memory of the run stores the functions. The fact `role` of a problem determines its use:
 
     - `train` and `validation`: in a trial, the solver answers with the changed functions.
-    - `test`: in each step, the solver answers with the best functions so far.
+    - `test`: the solver answers with the best functions so far.
     - `optimize`: in a proposal, the optimizer makes at most `max_actions` changes. Each change has
       at most `trials` attempts. After `patience` rejected trials in a row, the optimizer makes no
       more changes.
@@ -95,7 +95,7 @@ def request(state: State) -> str:
     """Write the first prompt of the optimizer.
 
     The prompt has the best functions so far, and the training answers with the best functions. It
-    also has the sets of functions that later trials rejected.
+    also has the rejected sets of functions of `State.failures`.
     """
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:

@@ -53,8 +53,8 @@ class Actor:
     """An agent of a hub that runs in its own process.
 
     The process calls the function `make` to create the agent. The agent calls its model at the base
-    URL `{base_url}/{name}`. `counts` has the numbers of retries, repairs and new prompts, for
-    example `{"hub/retry": 2}`.
+    URL `{base_url}/{name}`. `counts` has the counts of the agent's `Faults`, for example
+    `{"hub/retry": 2}`.
     """
 
     def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:

@@ -72,13 +72,15 @@ class ReplyParser(Protocol):
 
 @dataclass
 class Faults:
-    """Handles faults of an agent's model calls. `counts` counts retries, repairs and new prompts.
+    """Handles faults of an agent's model calls.
 
     - If the model cannot be reached, the call is repeated after `interval` seconds, at most
       `retries` times.
     - The parser repairs small mistakes in a reply. If it cannot repair the reply, the model is
       prompted for a new reply, at most `questions` times.
-    - All other faults are raised and counted.
+    - All other faults are raised. A fault is also raised if no retry or new prompt is left.
+
+    `counts` has the numbers of retries, repairs, new prompts and raised faults.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -93,7 +95,7 @@ class Faults:
         """Call the model with `ask` until a reply can be read, and return the reply's fields.
 
         `ask` gets "", or the reason why the last reply could not be read. Raises HubFault for a
-        fault that cannot be retried, and if no retry is left.
+        fault without a remedy in REMEDIES, and if no retry or new prompt is left.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

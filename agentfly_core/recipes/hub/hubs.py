@@ -13,10 +13,10 @@ class MessageHub:
             await north()
             hub.add(south)
 
-    Hubs can be nested. Within the inner block, replies go only to the members of the inner hub.
-    When the inner block has ended, even with an exception, replies go to the members of the outer
-    hub. At the end of its block, a hub waits until all its members have finished their work. After
-    that, the hub raises the first error of the replies that failed and were never awaited.
+    Hubs can be nested. Within the inner block, replies of the inner hub's members go only to the
+    inner hub. When the inner block has ended, even with an exception, their replies go to the outer
+    hub again. At the end of its block, a hub waits until all its members have finished their work.
+    After that, the hub raises the first error of the replies that failed and were never awaited.
     """
 
     def __init__(

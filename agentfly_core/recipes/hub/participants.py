@@ -69,9 +69,10 @@ class Participant:
 
     Calling a participant requests a reply. A participant processes requests and messages in the
     order of the calls. The audience is determined when the reply is requested. A participant can be
-    in several groups, such as hubs. The audience is the other members of the last group that the
-    participant joined. Each message of another participant is observed only once, even if the
-    message is also passed as an argument. Failed replies are not delivered to the audience.
+    in several groups, such as hubs. The audience is the other members of the group that it joined
+    last, not counting groups that it has left. Each message of another participant is observed only
+    once, even if the message is also passed as an argument. Failed replies are not delivered to the
+    audience.
     """
 
     def __init__(self, name: str, agent: HubAgent) -> None:

@@ -30,9 +30,10 @@ class Gate(ABC):
     The modes are:
 
     - `off`: the model decides.
-    - `advise`: the gate appends a message to the problem. The message is the text of the setting
-      `answer` if the decision is to answer. Otherwise it is CALL ("Use a tool.").
-    - `force`: the gate also appends this message. If the decision is to answer, the first reply
+    - `advise`: the gate appends a message to the problem. If the decision is to answer, the message
+      is the text of the setting `answer`. If the decision is to call a tool, the message is CALL
+      ("Use a tool."). No message is appended if the gate leaves the decision to the model.
+    - `force`: the gate appends the same messages. If the decision is to answer, the first reply
       ends the episode, and tool calls in this reply are not executed. If the decision is to call a
       tool, a first reply without a tool call gets the message CALL a second time.
 

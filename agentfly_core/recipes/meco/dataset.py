@@ -73,9 +73,9 @@ def capitals_and_sums(
             {"answer": "Santiago", "options": [...], "kind": "capital"})
 
     Problems are drawn from a pool with three kinds of questions. A quarter of the pool asks for a
-    capital, a quarter asks for the country of a capital, and half asks for a sum. A country or a
-    sum occurs in only one split. Raises ValueError if more problems are requested than the pool
-    has.
+    capital, a quarter asks for the country of a capital, and half asks for a sum. The questions of
+    different splits share no country and no sum. Raises ValueError if more problems are requested
+    than the pool has.
     """
     draw = random.Random(seed)
     countries = [_of_country(country) for country in CAPITALS]

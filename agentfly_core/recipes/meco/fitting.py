@@ -98,8 +98,8 @@ def readings(
     """Run two agents on all problems of a split, and return the hidden states and replies.
 
     The agent `Reading` reads the hidden states. The agent `AtRandom` then makes the model answer
-    without tools. Both agents append the message `answer` to the problem. Problems with a failed
-    episode are skipped. Raises ValueError if no problem is left.
+    without tools. `answer` is the setting `answer` of both agents. Problems with a failed episode
+    are skipped. Raises ValueError if no problem is left.
     """
     count = getattr(experiment.settings.data, split)
     reader = experiment.with_agent(use=f"{AGENTS}:Reading", answer=answer)

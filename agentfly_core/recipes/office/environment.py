@@ -18,7 +18,7 @@ _OUTSIDE = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
 
 
 class Office(Environment):
-    """A SQLite database with the tables TABLES. A script in the facts of a problem fills them:
+    """A SQLite database with the tables TABLES, made by a script in the facts of a problem:
 
         {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}

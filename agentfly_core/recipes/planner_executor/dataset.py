@@ -22,9 +22,9 @@ def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, li
             {"answer": "862", "steps": ["17 times 50", "plus 12"]},
         )
 
-    The first two numbers of a problem (here 17 and 50) occur together in only one split. In this
-    split, another problem may begin with 50 and 17. Raises ValueError if more problems are
-    requested than there are.
+    Problems that begin with the numbers 17 and 50, or with 50 and 17, are in only one split. This
+    is also true of all other pairs. Raises ValueError if more problems are requested than there
+    are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)

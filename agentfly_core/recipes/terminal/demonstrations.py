@@ -120,7 +120,7 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
 def _miscopied(draw: random.Random, command: str) -> str:
     """Replace one word of a command by a different word of the same kind.
 
-    The replaced word is a word from the prompt or from output, such as an ending of a file name.
+    _COPIED has the kinds of words, such as endings of file names.
     """
     parts = re.split(r"(\$?\w+)", command)
     place, words = draw.choice(

@@ -51,9 +51,9 @@ def text_shop(
     There are `catalogues` catalogues with `products` products each, and all catalogues have about
     the same number of problems. With only one catalogue, a model could memorise the ids of
     products. A wish has `attributes` attributes and `options` options. The catalogue always has a
-    product that fits the wish. A category with certain attributes, such as "slim cotton shirt",
-    occurs in only one split. This split is the same for every seed. Raises ValueError if more
-    problems are requested than there are.
+    product that fits the wish. All wishes for the same category and attributes, such as "slim
+    cotton shirt", are in the same split. This split is the same for every seed. Raises ValueError
+    if more problems are requested than there are.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()

@@ -44,7 +44,7 @@ class CatalogueProduct:
                          {"colour": ["red", "grey"], "size": ["tiny", "small"]})
 
     The fields are the id, the category, one attribute of each kind, the price, and the options. A
-    buyer chooses one option of each kind, such as "red".
+    buyer can choose one option of each kind, such as "red".
     """
 
     id: str

@@ -113,7 +113,7 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
 
 
 async def finished(planner: Episode, result: str) -> Ending:
-    """Send the results of the sub-tasks to the planner, and request the answer of the episode.
+    """Send the text `result` to the planner, and request the answer of the episode.
 
     Always returns NO_TOOL_CALLS as the episode's ending.
     """

@@ -50,9 +50,9 @@ with open("rows.json", "w") as file:
 class PlannedEpisode(NamedTuple):
     """The plans of an episode, and the inputs of the tools.
 
-    `plan` has the sub-tasks of all readable plans, because the sequential agent writes several
-    plans. `readable` is the number of readable plans divided by the number of all plans. `inputs`
-    has the tool inputs that the worker wrote.
+    `plan` has the sub-tasks of the readable plans. The sequential agent writes several plans, and
+    the first sub-task of each of them is included. `readable` is the number of readable plans
+    divided by the number of all plans. `inputs` has the tool inputs that the worker wrote.
     """
 
     plan: Sequence[SubTask]
