@@ -104,7 +104,7 @@ async def code_tests(trajectory: Trajectory) -> Score:
 
     - `function`: the name of the function that the tests call
     - `tests`: a list of tests such as `{"args": [2, 3], "expected": 5}`, with JSON types. Tuples
-      count as lists. Floats may have a relative or absolute error of 1e-9.
+      count as lists. Floats may have a relative or absolute error of at most 1e-9.
     - `seconds` (optional): a time limit for all calls together. The limit applies to the elapsed
       time and to the CPU time. The default is 10, and the maximum is 100.
     """

@@ -217,5 +217,5 @@ def _text(parsed: list[Any]) -> str:
 
 
 def _squeezed(text: str) -> str:
-    """Remove spaces and dollar signs. Spaces between digits stay, because 1 1/2 is not 11/2."""
+    """Remove spaces and dollar signs, except between two digits, because 1 1/2 is not 11/2."""
     return re.sub(r"(?<!\d)[\s$]+|[\s$]+(?!\d|\s)", "", text)

@@ -80,9 +80,9 @@ def plain(text: str) -> str:
 def without_unit(text: str) -> str:
     """Return the number of a quantity without its unit: "5" for "5 cm^2", "\\$5" and "5 clips".
 
-    The text "5 percent" becomes "5\\%". In a text that is not a quantity, only Unicode characters
-    are replaced. A unit is a degree sign, a currency, or at most four words after a space. Words
-    such as "million" are not units. A unit of one letter needs a space before it, because `4s` is a
+    The text "5 percent" becomes "5\\%". A text that is not a quantity is returned as `plain`
+    returns it. A unit is a degree sign, a currency, or at most four words after a space. Words such
+    as "million" are not units. A unit of one letter needs a space before it, because `4s` is a
     term.
     """
     signs = plain(text)

@@ -53,8 +53,8 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
 
     The fact `dataset` of the problem has the name of the dataset. The partial score `partial` is
     the value that the scorer gives. This value is only a metric, because scorers also give points
-    for a longer text that contains the answer. Two kinds of answers are always wrong: answers that
-    could run code, and answers that take more than 5 s to score.
+    for a longer text that contains the answer. An answer is wrong if it could run code, takes more
+    than 5 s to score, or has more than LONGEST characters.
     """
     facts, answer = trajectory.problem.facts, (trajectory.answer or "").strip()
     if trajectory.answer is None or len(answer) > LONGEST or runs_code(facts["dataset"], answer):
