@@ -152,8 +152,8 @@ def _seconds(episode: Episode) -> float:
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
     """Return the error of a failed program.
 
-    This is EpisodeOver if a limit, such as a token limit, has cut one of the model's replies or
-    refused one of the program's requests. Otherwise it is `error`.
+    This is EpisodeOver if a limit of the episode, such as `max_model_len`, has cut one of the
+    model's replies or refused one of the program's requests. Otherwise it is `error`.
     """
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error
