@@ -185,8 +185,8 @@ async def call(
     event loop is not counted. `lent` contains the environments that the function uses. After
     Overdue, their attribute `spoilt` is True, because the function may still be running.
 
-    Other errors of the function are raised unchanged. Only errors that would end the program, such
-    as SystemExit, become RuntimeError.
+    Other errors of the function are raised unchanged. Only errors that do not derive from
+    Exception, such as SystemExit, become RuntimeError.
     """
     try:
         if _is_asynchronous(function):

@@ -70,7 +70,8 @@ class ChatTemplate(Protocol):
     `open` encodes a whole conversation. An episode can also encode it step by step: `open` encodes
     the first messages, and after each sampled reply, `extend` encodes the messages that follow.
     A model may sample a word with other tokens than the tokenizer, such as `un`, `der` for `under`.
-    Only then the results of both ways differ. Text of users and tools never becomes special tokens.
+    Only then do both ways give different tokens. Text of users and tools never becomes special
+    tokens.
     """
 
     @property

@@ -193,7 +193,7 @@ class Reward(author_part.AuthorPart):
 
     @property
     def _seats(self) -> asyncio.Semaphore | None:
-        """The limit of concurrent calls on the running event loop, or None for no limit."""
+        """The semaphore that limits calls on the running event loop, or None for no limit."""
         if self.concurrency is None:
             return None
         loop = asyncio.get_running_loop()
