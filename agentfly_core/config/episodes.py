@@ -128,13 +128,13 @@ class Rollout(Section):
 
     @property
     def beginnings(self) -> int:
-        """How many episodes of a problem are sampled from its prompt before the first fork."""
+        """How many episodes of a problem are sampled from its prompt if all forks are made."""
         branching = self.branching
         return branching.init if branching and branching.mode != "never" else self.group_size
 
     @property
     def beginnings_of_shard(self) -> int:
-        """How many episodes of a shard (batch) are sampled from a prompt before the first fork.
+        """How many episodes of a shard (batch) are sampled from a prompt if all forks are made.
 
         With forks, all episodes of a problem are in the same shard.
         """

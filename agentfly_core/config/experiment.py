@@ -389,7 +389,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the seeds of a step. For `seed` 0, night 12, step 7: `(0, "night", 12, 7)`."""
+        """Return the values that determine a step's seeds: `(0, 7)`, or `(0, "night", 12, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

@@ -125,7 +125,7 @@ class TemplatePart(Part):
 
 
 class Data(Part):
-    """A dataset. The function in `use` gets seed, train, validation, test and all further keys."""
+    """A dataset. The function in `use` gets seed, train, validation, test and its own settings."""
 
     train: Positive
     validation: Annotated[int, Field(ge=0)] = 200

@@ -73,8 +73,8 @@ class Promotion(Section):
     - `unscored`: how much the share of unscored episodes may grow
     - `start`: the policy from which the next night starts
 
-    With 1,000 problems, the 95 % bound is 0.02 to 0.04 below the measured difference. A margin
-    below 0.05 would therefore reject policies by chance.
+    With 1,000 problems, the 95 % bound is 0.02 to 0.04 below the measured difference. With a margin
+    below 0.05, an equally good policy may therefore be rejected by chance.
     """
 
     rewards: Margin | None = 0.05
