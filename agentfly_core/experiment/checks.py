@@ -84,7 +84,7 @@ def check(settings: Settings) -> dict[str, Task]:
 
 
 def check_beginning(settings: Settings) -> None:
-    """Raise ValueError if token limits, batch sizes, the model or data files are unusable."""
+    """Raise ValueError if token limits, batch sizes, warm-up, model or data files are unusable."""
     agent, rollout, update = settings.agent, settings.rollout, settings.update
     # only a value that the user has set must fit
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
@@ -108,7 +108,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError if a model cannot be trained. An uncached hub model is not checked."""
+    """Raise ValueError if a model cannot be trained. Only a config on this machine is checked."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -280,7 +280,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError if a task has too few problems, or if `night` names an unknown task."""
+    """Raise ValueError if a task has too few problems, or if `night` does not fit the settings."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
@@ -350,7 +350,7 @@ def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Seq
 
 
 def _require_correction(use: str, update: Update, max_staleness: int, needs: Needs) -> None:
-    """Raise ValueError if off-policy correction is missing, applied twice or without effect."""
+    """Raise ValueError if correction for an older policy is missing, applied twice or useless."""
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, but {use} does not compare with an old policy. "

@@ -209,9 +209,9 @@ class StageKeys:
     def scored(self, rollouts: Sequence[Pointer], round: int = 0) -> ArtifactKey:
         """Return the key of the scores of `rollouts`, the episodes of a step or an evaluation.
 
-        The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. If a
-        step has further sampling rounds (`rollout.refills`), the episodes so far are also scored
-        before each of these rounds. `round` is 1 before the first further round.
+        The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. With
+        `rollout.refills`, the episodes so far are also scored before each decision whether the step
+        needs a further sampling round. `round` is 1 at the first decision.
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")
