@@ -100,7 +100,7 @@ class SamplerSession(ABC):
         )
 
     def open(self) -> None:  # noqa: B027
-        """Record that a new branch of an episode runs. Later batches wait for this branch, too."""
+        """Record that a new branch of an episode has begun. Later batches wait for it, too."""
 
     def close(self) -> None:  # noqa: B027
         """Record that a branch or an episode has ended. Later batches do not wait for it."""

@@ -41,8 +41,8 @@ most 20.
 class VLLM:
     """The sampler of a vLLM service.
 
-    The name of the loaded policy is stored on the server, not in this object. With `takes_turns`,
-    the server sleeps while the learner works.
+    The server, not this object, stores which policy is loaded. With `takes_turns`, the server
+    sleeps while the learner works.
     """
 
     service: Service
@@ -54,8 +54,8 @@ class VLLM:
         """Load a policy into the running server, check its weights, and label it with `version`.
 
         If the policy is an adapter, `base` must be the server's model. Waits while the server
-        starts. Raises WrongWeights if the log-probabilities differ from probe.json in the policy
-        directory. Raises ServiceLost, with the end of the server's log, if the server dies.
+        starts. Raises WrongWeights if the log-probabilities differ too much from probe.json in the
+        policy directory. Raises ServiceLost, with the end of the server's log, if the server dies.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")

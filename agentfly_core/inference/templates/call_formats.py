@@ -112,8 +112,9 @@ def _pairs(pattern: re.Pattern[str]) -> Callable[[str, str, Schemas], Sequence[T
 def _value(text: str, schema: JSON) -> JSON:
     """Convert the text of an argument to a value.
 
-    If the argument's schema allows a string, the text itself is the value. Otherwise, the text is
-    parsed as JSON, or as Python's True, False or None.
+    If the argument's schema allows null, the texts `null` and `None` become None. If the schema
+    allows a string, any other text is itself the value. Otherwise, the text is parsed as JSON, or
+    as Python's True, False or None. A text that cannot be parsed is itself the value.
     """
     kinds = _types(schema)
     if "null" in kinds and text in ("null", "None"):

@@ -28,10 +28,10 @@ class Dialect:
     - `reasoning`: the key under which a message contains its reasoning, or "" if the template
       writes no reasoning of earlier replies
     - `native`: whether the template can write tools, calls and tool results. If False, messages
-      contain tools, calls and tool results as text in the Hermes format.
+      contain tools and calls as text in the Hermes format.
     - `arguments_as_text`: whether the arguments of a call must be a JSON text instead of an object
     - `empty`: the content of a reply that consists only of calls
-    - `answers_as_user`: whether tool results are sent as user messages
+    - `answers_as_user`: whether tool results are sent as user messages, in the Hermes format
     - `alternates`: whether adjacent user messages must be joined
     - `system`: whether system messages are supported
     - `several_calls`: whether a reply may contain several calls
