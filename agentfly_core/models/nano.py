@@ -49,8 +49,8 @@ def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrain
     """Learn a byte-level BPE tokenizer of at most VOCABULARY tokens from conversations.
 
     Digits, matches of the patterns `atoms` and words are tokenized separately from the text around
-    them, because models then copy them easily. Only words that occur in nearly all conversations,
-    such as the markup of calls, may share a token with other text.
+    them, because models then copy them easily. Words that occur in nearly all conversations, such
+    as words in the markup of calls, are an exception: they may share a token with other text.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
