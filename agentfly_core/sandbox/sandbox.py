@@ -25,8 +25,8 @@ class Sandbox:
 
     `refused` contains the reasons why other backends are not used, such as
     `{"forkserver": "unshare: Operation not permitted"}`. If the backend is a fork server, two
-    unused executions (spares) are kept ready. This saves the time for creating namespaces, which
-    takes longer than a short program.
+    unused executions (spares) are kept ready, because creating namespaces takes longer than a short
+    program.
     """
 
     backend: Backend
