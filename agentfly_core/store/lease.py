@@ -51,8 +51,8 @@ def refuse_if_held(store: Store, uri: str) -> None:
 def holder_in(store: Store, uri: str) -> str:
     """Return the name of the process that holds the lock of a run, in a local or a remote store.
 
-    The result is empty if the lock is free. A lock of another machine also counts as free if it was
-    not renewed for two minutes.
+    The result is empty if the lock is free. On object storage, a lock of another machine also
+    counts as free if it was not renewed for two minutes.
     """
     if (remote := store.remote) is None:
         return holder_of(store.path(uri))
