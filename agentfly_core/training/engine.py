@@ -167,9 +167,9 @@ def write_state(state: LearnerState, label: str, folder: Path) -> None:
 def read_state(engine: DeepSpeedEngine, label: str, folder: Path) -> None:
     """Load a saved state into a new engine with the same policy.
 
-    Raises FileNotFoundError if the state is missing. Raises ValueError in three cases: the saved
-    label is not `label`, the saved weights of the policy differ from the engine's weights, or the
-    weights of the engine's adapter or critic are missing.
+    Raises FileNotFoundError if the state is missing. Raises ValueError if the saved label is not
+    `label`, or if the saved weights of the policy differ from the engine's weights. Also raises
+    ValueError if the state lacks weights of the engine's adapter or critic.
     """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:

@@ -87,7 +87,7 @@ class Policy(nn.Module):
 
 
 class Projection(nn.Module):
-    """An output layer that computes the logits of at most 1,024 tokens at a time to save memory.
+    """An output layer that saves memory: it computes the logits of few tokens (PIECES) at a time.
 
     `cap` is for soft-capping (arXiv 2408.00118). A single call of the module processes all tokens.
     At ZeRO stage 3, each call gathers the weights from all ranks, so all ranks must make the same

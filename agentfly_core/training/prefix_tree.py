@@ -77,8 +77,8 @@ class PrefixTrees:
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
         """Return the arguments for calling a causal language model with the config `config`.
 
-        If the model has layers with sliding and layers with full attention, `attention_mask` maps
-        both kinds of attention to masks. Otherwise it is a single mask.
+        If `layer_types` in the config contains sliding attention, `attention_mask` maps full and
+        sliding attention to masks. Otherwise it is a single mask.
         """
         # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)
