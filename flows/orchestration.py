@@ -45,8 +45,8 @@ def message(error: BaseException) -> str:
     """Return the text that is shown for an error.
 
     For a mistake of the user, the text has the message of the error, and the failing line of the
-    user's code. For all other errors, the text has a traceback without the lines of
-    installed packages.
+    user's code. For all other errors, the text has a traceback without the lines of installed
+    packages.
     """
     if not isinstance(error, Mistake):
         return f"An error in code:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"

@@ -24,9 +24,9 @@ SAME_SITE = ("sampler", "device", "offload")
 def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
     """Train a finished run again, and compare the artifacts of both trainings.
 
-    The new training has its own store in the folder `into`. An interrupted new training is
-    continued. Returns the result of `differences`. Raises ValueError if the run cannot be repeated
-    here, or if the training fails.
+    The new training has its own store in the folder `into`. If an earlier call was interrupted, its
+    training continues. Returns the result of `differences`. Raises ValueError if the run cannot be
+    repeated here, or if the training fails.
     """
     record = known_run(store, name)
     require_repeatable(store, record)

@@ -53,9 +53,9 @@ def state_of(project: Path = Path()) -> Path:
 def settle(project: Path = Path()) -> Places:
     """Create the folders of a project's state, and set environment variables for Prefect.
 
-    If the environment or the active Prefect profile names an API or a folder, Prefect uses it.
-    Otherwise, Prefect uses the project's server if it is running. Without a running server, Prefect
-    uses the database in the project's state.
+    If the environment or the active Prefect profile names an API, a folder or a database, Prefect
+    uses it. Otherwise, Prefect uses the project's server if it is running. Without a running
+    server, Prefect uses the database in the project's state.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def main_workspace(folder: Path = Path()) -> Path:
 
 
 def _chosen() -> tuple[str, str]:
-    """Return the Prefect API or folder that the user has chosen, and the name of the setting.
+    """Return the Prefect API, folder or database that the user has chosen, and the setting's name.
 
     The setting is in the environment or in the active Prefect profile. If the setting is missing,
     both texts are empty.

@@ -78,8 +78,8 @@ def only_one(state: Path) -> Iterator[None]:
 def keeper(state: Path) -> int:
     """Return the id of the process that holds the project's lock, or 0 if the lock is free.
 
-    Raises ValueError if the lock file does not contain the identity of this process. The process
-    may then be another program, or run on another machine that shares the folder.
+    Raises ValueError if the lock file does not contain the identity of the process that holds the
+    lock. That process may be another program, or run on another machine that shares the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:
@@ -146,7 +146,7 @@ def start(place: MlflowStore, ports: tuple[int, int], stack: ExitStack) -> list[
     """Start Prefect and MLflow at these two ports, start a worker, and deploy the flows.
 
     Wait until everything works, and return the services. When `stack` is closed, running flow runs
-    get GRACE seconds to end. After this time, the services end. Raises ServiceLost if a program has
+    get at most GRACE seconds to end, and then the services end. Raises ServiceLost if a program has
     died more than RESTARTS times.
     """
     state = place.state
