@@ -29,16 +29,17 @@ most of them in minutes. Each README has the parts, settings, all seeds and cont
 ## How is success measured?
 
 Success is the share of solved test problems at temperature 1. The table has the success with seed 1
-before → after reinforcement learning, and the paired 95 % interval of the difference in points, by
-problem. *Before* is after the warm start on demonstrations, of which 40 % are wrong (`textworld`
-and `hub`: 30 %). The READMEs have three seeds, and a control: seed 1 with permuted rewards.
+before → after reinforcement learning, and the 95 % interval of the difference in points, paired by
+problem. The success before reinforcement learning is measured after the warm start. 40 % of its
+demonstrations are wrong (`textworld` and `hub`: 30 %). The READMEs have three seeds, and a control:
+seed 1 with permuted rewards.
 
 The command was `python -m benchmarks.agents` for `react-calculator`, `code-block`, `folding`,
 `planner-executor`, `last-digit` and `debate`, and `python -m benchmarks.tasks` for experiments with
 a README that names no other command. These runs are from 24 to 29 November 2026, with
-`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`. Other programs ran at the same time, on the same
-core (`benchmarks.agents`: two cores). Settings of `react-calculator` and `code-block` were chosen
-on another seed.
+`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`. Other programs ran at the same time on the same
+core (with `benchmarks.agents`: on the same two cores). Settings of `react-calculator` and
+`code-block` were chosen on another seed.
 
 ## How hard are the tasks?
 
@@ -46,14 +47,15 @@ All problems are generated. Under any seed, splits share nothing that identifies
 persons, file names or worlds. The oracle is the demonstration policy without mistakes. It acts only
 on text that it reads. Tests check that the oracle solves new problems, and that policies that read
 nothing do not. The exception is `meco`, which tests memorised answers.
-Number of solved problems, of 100 held-out problems:
+Number of solved problems, of 100 held-out problems. The last policy is only for tasks with pages or
+folders:
 
 | policy | `office` | `search` | `text-shop` | `terminal` |
 |---|---|---|---|---|
 | `--policy oracle` | 100 | 100 | 100 (mean reward 1.00) | 100 |
 | `--policy random` | 0 | 0 | 0 (0.00) | 0 |
-| the best single answer for all problems | 6 | 6 | 5 (one catalogue) | 2 |
-| the most frequent answer of a kind or category | 7 | 7 | 6 (one catalogue) | 1 |
+| the best single answer for all problems | 6 | 6 | 5 (problems of one catalogue) | 2 |
+| the most frequent answer of a kind or category | 7 | 7 | 6 (problems of one catalogue) | 1 |
 | the oracle with the pages or folder of another problem | | 4 | | 1 |
 
 ## How do I read the episodes?
