@@ -30,7 +30,9 @@ def own_flow(
     loaded = experiment_of_flow(experiment, overrides, site, store)
     if flow not in (flows := loaded.settings.flows):
         listed = ", ".join(flows) or "none"
-        raise ValueError(f"The experiment {experiment} has no flow {flow!r}, only {listed}.")
+        raise ValueError(
+            f"The experiment {experiment} has no flow {flow!r}. Its flows are: {listed}."
+        )
     # functions that need GPUs hold them, such as `evaluate`
     with devices(loaded.site, (), f"the flow {flow} of {experiment}"):
         made = flows[flow].make(experiment=loaded)

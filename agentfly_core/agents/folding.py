@@ -33,7 +33,7 @@ class Folding:
 
     def __init__(self, budget: int, ask: str = ASK) -> None:
         if budget < 1:
-            raise ValueError(f"Folding(budget={budget}): expected 1 token or more.")
+            raise ValueError(f"Folding(budget={budget}): the budget must be at least 1 token.")
         self.budget, self.ask = budget, ask
 
     async def __call__(self, episode: Episode) -> Ending:

@@ -121,7 +121,9 @@ class FunctionProgram:
 def _require_command(command: ProgramCommand, sandbox: bool) -> None:
     words, preload = [*command.words], [*command.preload]
     if not words:
-        raise ValueError("program(command=[]): expected a program and its arguments.")
+        raise ValueError(
+            "program(command=[]): the command is empty, expected a program and its arguments."
+        )
     if preload and not (runs_python(words) and "".join(words[1:2]).endswith(".py")):
         raise ValueError(
             f"program(preload={preload}): preload needs a command such as [python, script.py, "
@@ -133,7 +135,7 @@ def _require_command(command: ProgramCommand, sandbox: bool) -> None:
             "interpreter; remove `preload` or `sandbox`."
         )
     if sandbox and not runs_python(words):
-        raise ValueError(f"program(sandbox=True): expected a command [python, ...], got {words}.")
+        raise ValueError(f"program(sandbox=True): the command must begin with python, got {words}.")
 
 
 def _require_speakers(train: Sequence[str], roles: Sequence[str]) -> None:

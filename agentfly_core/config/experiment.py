@@ -264,8 +264,8 @@ class Settings(Section):
             )
         if self.steps == 0 and self.warm_start is None and self.fork is None:
             raise ValueError(
-                "steps: got 0 without a warm_start, which trains nothing; raise steps, or set "
-                "warm_start"
+                "steps: got 0, and without a warm_start this run trains nothing; raise steps, or "
+                "set warm_start"
             )
         if self.fork and self.steps <= self.fork.step:
             raise ValueError(

@@ -55,7 +55,9 @@ def load(path: str) -> Any:
         message = sentence(fault(error) + (f" (at {line})" if line else ""))
         if isinstance(error, ModuleNotFoundError):
             message += _where_to_look(str(error.name))
-        raise ValueError(f"Cannot import {module!r} of {path!r}: {message}") from error
+        raise ValueError(
+            f"The module {module!r} of {path!r} cannot be imported: {message}"
+        ) from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
         file = getattr(imported, "__file__", "built-in")

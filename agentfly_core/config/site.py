@@ -205,13 +205,13 @@ class Site(Section):
         needed = {"none": 0, "optimizer": 1, "all": 3}[self.offload]
         if self.zero_stage < needed:
             raise ValueError(
-                f"got offload {self.offload!r} at zero_stage {self.zero_stage}, expected "
-                f"zero_stage {needed} or more"
+                f"got offload {self.offload!r}, which needs zero_stage {needed} or more, but "
+                f"zero_stage is {self.zero_stage}"
             )
         if needed and self.device == "cpu":
             raise ValueError(
-                f"got offload {self.offload!r} on `device: cpu`, which has nothing to offload: "
-                "remove offload"
+                f"got offload {self.offload!r}, but with `device: cpu` no GPU memory is used that "
+                "offload could free; remove offload"
             )
         sampler, learner = list(self.sampler_gpus), list(self.learner_gpus)
         if bool(sampler) != (self.device == "cuda") or (learner and self.device == "cpu"):

@@ -236,8 +236,9 @@ def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
         case "COPY", [*sources, target] if sources:
             return _copy(context, sources, target)
     raise ValueError(
-        "needs a container. Supported are only: FROM with the image ubuntu, debian, python or "
-        "bash; WORKDIR /app; COPY into /app"
+        "this instruction needs a container, and these tasks run without containers. A Dockerfile "
+        "may contain only `FROM` with an image of ubuntu, debian, python or bash, `WORKDIR /app`, "
+        "and `COPY` into /app"
     )
 
 
@@ -249,10 +250,15 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
     for source in sources:
         path = context / source.lstrip("/")
         if source.startswith("-") or ".." in path.parts or path.is_symlink() or not path.exists():
-            raise ValueError(f"{source} is missing in the build context, or is a link")
+            raise ValueError(
+                f"{source} is missing in the folder of the Dockerfile, or is a symbolic link"
+            )
         for file in _files(path):
             if file.relative_to(context).parts[0] in _HIDDEN:
-                raise ValueError("copies the check or the solution, which the model must not see")
+                raise ValueError(
+                    "this instruction copies the check or the solution, which the model must not "
+                    "see"
+                )
             name = file.relative_to(path) if path.is_dir() else path.name if into else ""
             files[str((place / name).relative_to(APP))] = _text(file)
     return files

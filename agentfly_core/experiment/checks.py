@@ -90,7 +90,7 @@ def check_beginning(settings: Settings) -> None:
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
         raise ValueError(
             f"agent.max_tokens is {agent.max_tokens}, but agent.max_model_len limits an episode to "
-            f"{agent.max_model_len} tokens, prompt included. Lower agent.max_tokens."
+            f"{agent.max_model_len} tokens, including the prompt. Lower agent.max_tokens."
         )
     if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
         raise ValueError(
@@ -235,15 +235,15 @@ def check_workers(
         for kind, limit in limits.items():
             if limit.limit < count:
                 raise ValueError(
-                    f"site.workers is {count}, but `environments` allows only {limit.limit} "
-                    f"{kind.__name__} for all workers together. Raise that limit, or set "
-                    f"site.workers to {limit.limit} or less."
+                    f"site.workers is {count}, but all workers together may have only "
+                    f"{limit.limit} environments of the class {kind.__name__}. Raise this limit "
+                    f"under `environments`, or set site.workers to {limit.limit} or less."
                 )
     in_workers = place.sampler == "transformers" or any(isinstance(w, RunPolicy) for w in frozen)
     if count > 1 and in_workers and place.device == "cuda":
         raise ValueError(
-            f"site.workers is {count}, but with the sampler transformers or agent.frozen, each "
-            "worker would load its own copy of the policies into the GPU. Set site.workers=1."
+            f"site.workers is {count}, but with the sampler transformers or with a run in "
+            "agent.frozen, each worker loads all policies into the GPU. Set site.workers=1."
         )
 
 
@@ -257,9 +257,9 @@ def _require_a_trained_speaker(whole: Task) -> None:
     who = agent.frozen.get(name, SELF)
     if who != SELF:
         raise ValueError(
-            f"agent.frozen.{name}: got {who}, but {name} is the agent itself, which the trained "
-            "policy plays. Name another role, made by `episode.speaker(role)`. To play the whole "
-            f"agent with {who}, use `agentfly evaluate EXPERIMENT --policy {who}`."
+            f"agent.frozen.{name}: this role is the agent itself and cannot be frozen (got {who}). "
+            "Freeze a role that the agent creates with `episode.speaker(role)`. To use this policy "
+            f"for the whole agent, run `agentfly evaluate EXPERIMENT --policy {who}`."
         )
 
 
@@ -383,15 +383,15 @@ def _compare_something(use: str, rollout: Rollout, needs: Needs, rewards: Sequen
     compares = needs.compares_group
     if compares and rollout.group_size == 1:
         raise ValueError(
-            f"rollout.group_size is 1, and {use} learns from differences between the episodes of a "
-            "problem. Raise group_size, or choose ppo, remax or reinforce_pp."
+            f"rollout.group_size is 1, but {use} learns from differences between several episodes "
+            "of the same problem. Raise group_size, or choose ppo, remax or reinforce_pp."
         )
     comparing = [reward.name for reward in rewards if reward.compares]
     if comparing and needs.greedy_episode:
         raise ValueError(
-            f"The reward {comparing[0]!r} compares the sampled episodes of a problem, and {use} "
-            "also needs the reward of a greedy episode. Choose another algorithm, such as rloo, "
-            "or another reward."
+            f"The reward {comparing[0]!r} compares the sampled episodes of a problem, so it "
+            f"cannot score the greedy episode that {use} needs. Choose another algorithm, such as "
+            "rloo, or another reward."
         )
     if rollout.refills and not compares:
         raise ValueError(

@@ -184,8 +184,8 @@ def remember_of(path: str) -> Remember:
         remember: Remember = load(path)
         if inspect.iscoroutinefunction(remember) or len(parameters_of(remember)) != 5:
             raise ValueError(
-                f"{path} cannot be called as `agent.remembers`, expected a function with 5 "
-                "parameters: before, trajectories, scores, seed, folder."
+                f"{path} must be a function without `async` that has 5 parameters: before, "
+                "trajectories, scores, seed, folder."
             )
         return remember
 
@@ -260,6 +260,6 @@ def check_hidden_states(tasks: Mapping[str, Task], place: Site) -> None:
     readers = [task for task in tasks.values() if getattr(task.agent, "reads_hidden_states", False)]
     if readers and place.sampler == "vllm":
         raise ValueError(
-            f"The agent {injection.name(readers[0].agent)!r} reads hidden states, and vLLM returns "
-            "none. Set AGENTFLY_SAMPLER=transformers."
+            f"The agent {injection.name(readers[0].agent)!r} reads hidden states, but vLLM returns "
+            "no hidden states. Set AGENTFLY_SAMPLER=transformers."
         )

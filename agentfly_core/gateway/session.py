@@ -236,7 +236,8 @@ class GatewaySession:
         role = next(fitting, None)
         if role is None and call.part:
             raise RequestRefused(
-                f"No speaker of the agent has the path {call.part!r} of the request's URL.", 404
+                f"The path {call.part!r} in the request's URL belongs to no speaker of the agent.",
+                404,
             )
         return self.episode if role is None else self._others[role]
 
@@ -279,7 +280,7 @@ class GatewaySession:
         stop = request.sampling.get("stop") or ()
         if unknown := [one for one in stop if one not in speaker.rules.stop]:
             raise RequestRefused(
-                f"The request's `stop` contains {unknown[0]!r}, expected strings of agent.stop. "
+                f"The request's `stop` contains {unknown[0]!r}, which is not in agent.stop. "
                 "Add this string to agent.stop.",
                 param="stop",
             )

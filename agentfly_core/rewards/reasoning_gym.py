@@ -76,8 +76,8 @@ def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
 
     if dataset in CARELESS:
         raise ValueError(
-            f"{dataset!r} cannot be used: one answer solves all its problems. Choose another "
-            "dataset."
+            f"{dataset!r} cannot be used, because one answer solves all its problems. Choose "
+            "another dataset."
         )
     try:
         return create_dataset(dataset, **config, **sizes)

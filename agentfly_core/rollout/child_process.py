@@ -163,6 +163,7 @@ def sweep() -> None:
     """Kill child processes of Python processes that died. Only the first call has an effect."""
     if ended := orphans_killed(None):
         _log.warning(
-            "Ended the processes %s, which the environments of a killed run had left behind.",
+            "The processes %s were ended, because environments of a killed run had left them "
+            "behind.",
             [*ended],
         )

@@ -321,7 +321,10 @@ class Episode(Speaker):
             )
         name = role if instance == 1 else f"{role}/{instance}"
         if name in (one.name for one in self.speakers):
-            raise ValueError(f"This episode already has a speaker {name!r}; reuse that one.")
+            raise ValueError(
+                f"This episode already has a speaker {name!r}; use that speaker instead of a new "
+                "one."
+            )
         return name
 
 
@@ -365,9 +368,9 @@ class RolloutSpec(EpisodeRules):
         tools = {tool.name: tool for tool in own.tools}
         if unknown := [name for name in names if name not in tools]:
             raise ValueError(
-                f"The problem {problem.id!r} selects the tool {unknown[0]!r}, but the experiment "
-                f"has {', '.join(tools) or 'none'}. Add the tool to `tools` of the experiment."
-                f"{did_you_mean(unknown[0], [*tools])}"
+                f"The problem {problem.id!r} selects the tool {unknown[0]!r}, but the tools of "
+                f"the experiment are: {', '.join(tools) or 'none'}. Add the tool to `tools` of the "
+                f"experiment.{did_you_mean(unknown[0], [*tools])}"
             )
         return replace(own, tools=tuple(tool for tool in own.tools if tool.name in names))
 

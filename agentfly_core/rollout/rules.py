@@ -303,8 +303,9 @@ class EpisodeRules:
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):
             raise ValueError(
-                f"reply(stop={stop!r}): expected strings of agent.stop, {list(self.stop)}. Add the "
-                "missing strings to agent.stop. The sampler needs all stop strings when it starts."
+                f"reply(stop={stop!r}): each string must be in agent.stop, which is "
+                f"{list(self.stop)}. Add the missing strings to agent.stop. The sampler needs all "
+                "stop strings when it starts."
             )
         if not 0 <= temperature < math.inf:
             raise ValueError(f"reply(temperature={temperature}): expected 0 (greedy) or more.")

@@ -187,8 +187,8 @@ class Lease:
                 # machines and of the storage may differ
                 _since[seen] = self.clock.now()
                 logger.warning(
-                    "The run %r is held by %s, which may be dead. Watching the lock for up to %g "
-                    "s: if it is not renewed, this process takes over the run.",
+                    "The run %r is held by %s, which may be dead. This process watches the lock "
+                    "for up to %g s, and takes over the run if the lock is not renewed.",
                     self._run,
                     in_words(lock.owner),
                     EXPIRY,

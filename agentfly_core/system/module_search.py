@@ -70,5 +70,6 @@ def require_package(requirement: str, extra: str) -> None:
     name = requirement.partition("==")[0]
     if importlib.util.find_spec(name.replace("-", "_")) is None:
         raise ValueError(
-            f"The package {name} is missing: pip install {requirement} (the extra `{extra}`)."
+            f"The package {name} is missing. Run `pip install {requirement}`; the package belongs "
+            f"to the extra `{extra}` of AgentFly."
         )

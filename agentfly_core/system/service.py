@@ -196,7 +196,9 @@ def supervised(
     """
     if ended := end_orphans(run):
         logger.warning(
-            "Ended the processes %s, which an earlier process of this run had started.", ended
+            "The processes %s were ended, because an earlier process of this run had left them "
+            "behind.",
+            ended,
         )
     service = Service(kind, str(socket))
     marks = service.claim(log, run)

@@ -25,5 +25,7 @@ def check_template(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> dict[
     verdicts = table(ModelTemplate(tokenizer, **settings))
     for name, verdict in verdicts.items():
         if verdict.startswith("refused"):
-            raise ValueError(f"The chat template with {name}: {verdict}.")
+            raise ValueError(
+                f"The chat template cannot be used for the conversation {name!r}: {verdict}."
+            )
     return verdicts

@@ -56,7 +56,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
         by_id = {score.trajectory_id: score for score in read_scores(Path(job.scores))}
         if missing := [t.id for t in own if t.id not in by_id]:
             raise ValueError(
-                f"{job.scores} lacks the scores of {len(missing)} trajectories, the first is "
+                f"{job.scores} lacks the scores of {len(missing)} trajectories, such as "
                 f"{missing[0]}."
             )
         scores = {

@@ -257,10 +257,10 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
     with only_one(places.state):  # this raises an error if `agentfly up` already runs
         if places.api:
             raise ValueError(
-                f"This project uses the Prefect server {places.prefect}. To start a server of "
-                "this project, unset PREFECT_API_URL or the profile. To use that server instead, "
-                "run `python -m flows.deploy` and then `agentfly prefect worker start --pool "
-                "agentfly`."
+                f"This project uses the Prefect server {places.prefect}, so `agentfly up` starts "
+                "no other server. To start one for this project only, unset PREFECT_API_URL or the "
+                f"profile. To use {places.prefect}, run `python -m flows.deploy` and then "
+                "`agentfly prefect worker start --pool agentfly`."
             )
         for port in ports:
             if free_port(port) != port:

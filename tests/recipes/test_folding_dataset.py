@@ -44,5 +44,5 @@ def test_a_split_with_too_small_a_share_of_the_pages_is_refused() -> None:
 
 @pytest.mark.parametrize(("shortest", "longest"), [(1, 3), (4, 3), (3, 91)])
 def test_invalid_lengths_are_refused(shortest: int, longest: int) -> None:
-    with pytest.raises(ValueError, match=f"Got ledgers of {shortest} to {longest} pages"):
+    with pytest.raises(ValueError, match=f"cannot have {shortest} to {longest} pages"):
         ledgers(0, 10, 0, 10, shortest, longest)

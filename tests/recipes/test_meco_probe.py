@@ -158,5 +158,5 @@ def test_too_few_questions_of_a_kind_are_refused() -> None:
     states, correct, _ = planted(3, 1.0)
     with pytest.raises(ValueError, match="9 of 400 answers without tools"):
         MetaCogProbe.fit(states, np.arange(COUNT) < 9, "p")
-    with pytest.raises(ValueError, match="needs contrasts"):
+    with pytest.raises(ValueError, match="needs `contrasts`"):
         MetaCogProbe.fit(states, correct, "p", "pca")

@@ -101,9 +101,9 @@ class ModelTemplate:
         if thinking is not None:
             if not self._switch:
                 raise ValueError(
-                    f"reply(thinking={thinking}): this model's template cannot switch reasoning, "
-                    f"because it reads none of the variables {', '.join(SWITCHES)}. Remove "
-                    "`thinking`."
+                    f"reply(thinking={thinking}): this model's template cannot switch reasoning "
+                    f"on or off, because it reads none of the variables {', '.join(SWITCHES)}. "
+                    "Remove `thinking`."
                 )
             bound._renderer = self._renderer.with_variables({self._switch: thinking})
         bound._replies = replace(self._replies, renderer=bound._renderer, tools=tuple(tools))

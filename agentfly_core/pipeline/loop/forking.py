@@ -97,8 +97,9 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
         listed = "\n".join(changed)
         raise ValueError(
             f"A fork plays the problems in the order of {fork.run}, but these settings would "
-            f"change the order:\n{listed}\nSet them back. Or train a new run, with a fresh "
-            f"optimizer, from the policy of step {fork.step}: model=run:{fork.run}@{fork.step}."
+            f"change the order:\n{listed}\nRestore these settings. Or train a new run, with a "
+            f"fresh optimizer, from the policy of step {fork.step}: "
+            f"model=run:{fork.run}@{fork.step}."
         )
     if settings.inherits_learner:
         require_learner_state(store, fork)
@@ -130,6 +131,6 @@ def _require_fitting(old: Algorithm, new: Algorithm, added: Adapter | None) -> N
     else:
         return
     raise ValueError(
-        f"{changed}, because the fork continues with the learner state of the original run. Set "
-        "the value back, or start with a fresh optimizer: fork.optimizer_state=fresh."
+        f"{changed}, because the fork continues with the learner state of the original run. "
+        "Restore the value, or start with a fresh optimizer: fork.optimizer_state=fresh."
     )

@@ -31,7 +31,7 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
     if not mine:
         raise ValueError(f"There is no episode with a reply of {speaker or 'the policy'}.")
     if folder.exists():
-        raise ValueError(f"The folder {folder} exists; remove it, or name a new folder.")
+        raise ValueError(f"The folder {folder} already exists; remove it, or name a new folder.")
     conversations = [(t, one) for t in mine for one in conversations_of(t)]
     chats = [chat_row(t, one) for t, one in conversations if not any(map(_is_bad, one.turns))]
     traces = [trace_row(t) for t in mine if all(turn.sampled for turn in t.turns)]

@@ -34,8 +34,8 @@ def ledgers(
     """
     if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(
-            f"Got ledgers of {shortest} to {longest} pages, expected 2 <= shortest <= longest <= "
-            f"{len(NUMBERS)}."
+            f"A ledger cannot have {shortest} to {longest} pages, expected 2 <= shortest <= "
+            f"longest <= {len(NUMBERS)}."
         )
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)

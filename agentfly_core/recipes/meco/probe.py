@@ -76,7 +76,8 @@ class MetaCogProbe:
             )
         if method == "pca" and contrasts is None:
             raise ValueError(
-                "The method pca needs contrasts, got None: pass differences of hidden states."
+                "The method pca needs `contrasts`, which are differences of hidden states, but "
+                "contrasts is None. Pass these differences."
             )
         every = range(states.shape[1]) if layers == "auto" else layers
         numbers = {layer: _Layer.of(layer, states, contrasts, method) for layer in every}

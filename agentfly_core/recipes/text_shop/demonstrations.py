@@ -63,7 +63,7 @@ def understood(prompt: str) -> WantedProduct:
     """Parse the wish in a prompt. Raises ValueError for a prompt without a wish."""
     match = _WISH.fullmatch(prompt)
     if match is None:
-        raise ValueError(f"Got the prompt {prompt!r}, expected a wish of recipes.text_shop.")
+        raise ValueError(f"Got the prompt {prompt!r}, expected a prompt of recipes.text_shop.")
     options = tuple(match[2].split(", ")) if match[2] else ()
     return WantedProduct(match[1], options, int(match[3]))
 

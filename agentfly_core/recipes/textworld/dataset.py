@@ -121,5 +121,5 @@ def hunted(prompt: str) -> tuple[str, str]:
     """
     match = _OBJECTIVE.search(prompt)
     if match is None:
-        raise ValueError(f"Got {prompt!r:.300}, expected a treasure hunt of recipes.textworld.")
+        raise ValueError(f"Got the prompt {prompt!r:.300}, expected a prompt of recipes.textworld.")
     return match[1], match[2]

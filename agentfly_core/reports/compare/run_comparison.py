@@ -309,8 +309,8 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:
         raise ValueError(
-            f"Got {counted(len(common), 'problem')} for which every policy has a scored episode, "
-            "expected 2 or more. Evaluate the policies on the same problems."
+            f"Every policy has a scored episode for only {counted(len(common), 'problem')}, but "
+            "the comparison needs at least 2 problems. Evaluate the policies on the same problems."
         )
     return common
 

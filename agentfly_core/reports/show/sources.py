@@ -233,7 +233,7 @@ def read_play(store: Store, name: str) -> Episodes:
         raise Damaged(f"{damage} Restore the file, or remove {store.uri}/{layout.uri}.") from None
     if record is None or not held:
         hint = did_you_mean(name, [other for other in store.names(PLAYS) if other != name])
-        raise ValueError(f"{store.uri} has no played episodes {name!r}.{hint}")
+        raise ValueError(f"{store.uri} has no played episodes with the name {name!r}.{hint}")
     read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
     title = f"play:{name}, {record['policy']} on {record['split']}"
     return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read)

@@ -24,7 +24,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in server.py
         if locked:
             if os.getpid() != 1:
-                raise OSError("not the first process of its namespace")
+                raise OSError("this process is not the first process of its namespace")
             # not set for a plain process, which must survive to end the code
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)

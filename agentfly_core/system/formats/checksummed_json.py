@@ -57,7 +57,7 @@ def json_of(content: bytes, where: str) -> dict[str, JSON]:
             parse_constant=strict_json.refuse_constant,
         )
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"{where} is damaged, it is not valid JSON: {error}.") from None
+        raise Damaged(f"{where} is damaged, because it is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
         raise Damaged(f"{where} is damaged: it contains {value!r:.40}, expected an object.")
     return value

@@ -64,7 +64,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
         ("data.digit=2", "arithmetic has no setting 'digit'"),
         ("tools=[agentfly_core.tools.calculator:calculater]", "Did you mean 'calculator'"),
         ("tools=[agentfly_core.rewards.exact:exact]", "expected a Tool"),
-        ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "Cannot import"),
+        ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "cannot be imported"),
         (
             "agent.use=agentfly_core.rollout.episode:RolloutSpec",
             "is no agent, expected an `async def` function that",
@@ -125,7 +125,7 @@ def test_a_broken_user_module_is_named_with_its_error(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(
         ValueError,
-        match=r"Cannot import 'my_broken_tools' .*ImportError: cannot import name 'toll'",
+        match=r"'my_broken_tools' .*cannot be imported: .*ImportError: cannot import name 'toll'",
     ):
         checks.check(loading.read("quickstart", ["tools=[my_broken_tools:mine]"]).settings)
 

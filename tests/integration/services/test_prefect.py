@@ -165,7 +165,7 @@ def test_a_flow_of_an_experiment_is_deployed_and_its_rows_shown(orchestrator, tm
     assert table["data"] == [[row["prompt"], row["reward"]] for row in rows]
 
     orchestrator.wait(refused, "Failed")
-    assert "has no flow 'ends', only openings." in orchestrator.state(refused)["message"]
+    assert "has no flow 'ends'. Its flows are: openings." in orchestrator.state(refused)["message"]
 
 
 @pytest.mark.long

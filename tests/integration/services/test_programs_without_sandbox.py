@@ -22,7 +22,7 @@ PROBLEM = Problem("add-41-58", "41+58?", {"answer": "99"})
     ("command", "settings", "error"),
     [
         (("python", "a.py"), {"preload": ("openai",)}, "remove `preload` or `sandbox`"),
-        (("node", "a.js"), {}, r"expected a command \[python, ...\], got \['node', 'a.js'\]"),
+        (("node", "a.js"), {}, r"command must begin with python, got \['node', 'a.js'\]"),
     ],
 )
 def test_a_program_that_cannot_run_in_the_sandbox_is_refused(command, settings, error):

@@ -102,7 +102,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
         ),
         (
             ["rollout.group_size=1"],
-            "group_size is 1, and .*GRPO learns from differences between the episodes of a problem",
+            "group_size is 1, but .*GRPO learns from differences between several episodes",
         ),
         (
             ["algorithm=ppo", "rollout.refills=1"],
@@ -110,7 +110,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
         ),
         (
             ["algorithm=remax", 'rewards={"tests.support.process_parts:rank": 1.0}'],
-            "The reward 'rank' compares the sampled episodes .* also needs the reward of a greedy",
+            "The reward 'rank' compares the sampled episodes .* the greedy episode that .* needs",
         ),
         (
             ["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"],

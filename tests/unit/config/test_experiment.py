@@ -82,9 +82,9 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read(tiny, ["agent={null: 3}"])
     with pytest.raises(ValueError, match="expected key=value"):
         loading.read(tiny, ["steps"])
-    with pytest.raises(ValueError, match="Unknown experiment 'quickstat'"):
+    with pytest.raises(ValueError, match="no experiment 'quickstat'"):
         loading.read("quickstat")
-    with pytest.raises(ValueError, match=r"Unknown experiment 'mine.yaml' \(/.*/mine.yaml\)"):
+    with pytest.raises(ValueError, match=r"no experiment 'mine.yaml' \(/.*/mine.yaml\)"):
         loading.read("mine.yaml")
 
 
@@ -251,7 +251,7 @@ def test_a_site_comes_from_file_environment_and_command(tmp_path, monkeypatch):
         "--store",
         "default",
     ]
-    with pytest.raises(ValueError, match="Unknown site 'lokal'"):
+    with pytest.raises(ValueError, match="no site 'lokal'"):
         loading.site("lokal")
 
 
@@ -298,12 +298,12 @@ def test_a_url_is_named_by_its_variable_and_never_shown(monkeypatch):
     [
         (
             {"device": "cuda", "offload": "optimizer"},
-            "got offload 'optimizer' at zero_stage 0, expected .* 1 or more",
+            "got offload 'optimizer', .* zero_stage 1 or more, .* is 0",
         ),
-        ({"device": "cuda", "offload": "all", "zero_stage": 2}, "expected zero_stage 3 or more"),
+        ({"device": "cuda", "offload": "all", "zero_stage": 2}, "needs zero_stage 3 or more"),
         (
             {"offload": "optimizer", "zero_stage": 1},
-            "on `device: cpu`, which has nothing",
+            "with `device: cpu` no GPU memory",
         ),
     ],
 )
@@ -364,7 +364,7 @@ def test_promotion_settings_change_no_stage_keys(tiny):
 
 
 def test_a_run_of_no_steps_needs_a_warm_start(tiny):
-    with pytest.raises(ValueError, match="steps: got 0 without a warm_start"):
+    with pytest.raises(ValueError, match=r"steps: got 0, .*warm_start"):
         loading.read(tiny, ["steps=0", "warm_start=null"])
     chats = "warm_start={demonstrations: 'file:chats.jsonl'}"
     assert [*loading.read(tiny, ["steps=0", chats]).settings.own_steps] == []

@@ -89,13 +89,13 @@ async def test_the_check_passes_the_solution_only(
 @pytest.mark.parametrize(
     ("layout", "name", "text", "where", "why"),
     [
-        (HARBOR, DOCKER, DOCKERFILE + "RUN make \\\n  all", 6, "RUN make all: needs"),
-        (HARBOR, DOCKER, "FROM postgres:16", 1, "FROM postgres:16: needs a"),
-        (HARBOR, DOCKER, "FROM me/python:3", 1, "FROM me/python:3: needs a container"),
-        (HARBOR, DOCKER, "FROM ubuntu\nWORKDIR /srv", 2, "WORKDIR /srv: needs"),
+        (HARBOR, DOCKER, DOCKERFILE + "RUN make \\\n  all", 6, "RUN make all: this instruction"),
+        (HARBOR, DOCKER, "FROM postgres:16", 1, "FROM postgres:16: this instruction needs"),
+        (HARBOR, DOCKER, "FROM me/python:3", 1, "FROM me/python:3: this instruction needs"),
+        (HARBOR, DOCKER, "FROM ubuntu\nWORKDIR /srv", 2, "WORKDIR /srv: this instruction needs"),
         (HARBOR, DOCKER, "COPY notes.txt /etc/notes", 1, "expected a target in"),
         (HARBOR, DOCKER, "COPY notes.txt ../notes", 1, "expected a target in /app"),
-        (HARBOR, DOCKER, "COPY ../task.toml .", 1, "is missing in the build context, or is a link"),
+        (HARBOR, DOCKER, "COPY ../task.toml .", 1, "is missing in the folder of"),
         (HARBOR, DOCKER, "COPY --chown=1 notes.txt .", 1, "--chown=1 is missing"),
         (HARBOR, DOCKER, 'COPY ["notes.txt", "."]', 1, "is missing in"),
         (HARBOR, "environment/docker-compose.yaml", "", 1, "several containers"),

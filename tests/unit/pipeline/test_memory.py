@@ -256,7 +256,7 @@ async def test_an_agent_without_memory_reads_an_empty_folder() -> None:
 
 @pytest.mark.parametrize("path", ["tests.support.remembering:reader", "shutil:copytree"])
 def test_a_function_that_cannot_remember_is_refused(tmp_path: Path, path: str) -> None:
-    with pytest.raises(ValueError, match=r"agent\.remembers: .* a function with 5"):
+    with pytest.raises(ValueError, match=r"agent\.remembers: .* that has 5"):
         experiment(tmp_path, agent={"remembers": path})
 
 

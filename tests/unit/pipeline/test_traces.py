@@ -106,7 +106,7 @@ def test_exported_and_imported_traces_are_equal(tmp_path: Path) -> None:
     play = import_traces(of, tmp_path / "out/traces.jsonl", "agentfly import")
     assert (play.episodes, play.traces, play.kept) == (32, 32, 32)
     assert stored(of, play) == episodes
-    with pytest.raises(ValueError, match=r"out exists; .*new folder"):
+    with pytest.raises(ValueError, match=r"out already exists; .*new folder"):
         export(episodes, "", tmp_path / "out")
     with pytest.raises(ValueError, match=r"no episode .*critic"):
         export(episodes, "critic", tmp_path / "none")

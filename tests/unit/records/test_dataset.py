@@ -187,19 +187,19 @@ def test_an_invalid_problem_is_refused_by_split_place_and_fact(row, message, tmp
         (None, r"None, expected a dict with the keys \['train', 'validation', 'test'\].$"),
         ([SUM], r"\[Problem\(id='add-1-1'(?s:.*), expected a dict with the keys"),
         ({"train": [], 1: []}, r"the keys \['train', 1\], expected a dict"),
-        (clean(0, 8, 2, 4) | {"validation": "ab"}, r"validation as 'ab' \(str\), expected a list"),
-        (clean(0, 8, 2, 4) | {"test": {"a": SUM}}, r"test as \{(?s:.*) \(dict\), expected a list"),
+        (clean(0, 8, 2, 4) | {"validation": "ab"}, r"'ab' \(str\) for validation, expected a list"),
+        (clean(0, 8, 2, 4) | {"test": {"a": SUM}}, r"\{(?s:.*) \(dict\) for test, expected a list"),
         (
             clean(0, 8, 2, 4) | {"test": (p for p in problems("c", 4))},
-            r"test as <generator .* \(generator\), expected a list of Problem.$",
+            r"<generator .* \(generator\) for test, expected a list of Problem.$",
         ),
         (
             clean(0, 9, 2, 4),
-            "9 problems as train, expected 8: set data.train=9, or return a BadRow",
+            "9 problems for train, expected 8: set data.train=9, or return a BadRow",
         ),
         (
             clean(0, 8, 2, 3),
-            "3 problems as test, expected 4: set data.test=3, or return a BadRow",
+            "3 problems for test, expected 4: set data.test=3, or return a BadRow",
         ),
     ],
 )

@@ -53,7 +53,8 @@ async def test_a_problem_selects_tools_of_the_experiment() -> None:
 
 def test_an_unknown_tool_is_refused() -> None:
     message = (
-        r"'p' selects the tool 'anser', but the experiment has calculator, answer. .* Did you mean"
+        r"'p' selects the tool 'anser', but the tools of the experiment are: calculator, answer. "
+        r".* Did you mean"
     )
     spec = rollout_spec(calculator, answer)
     with pytest.raises(ValueError, match=message):

@@ -111,8 +111,11 @@ async def test_an_episode_ends_when_it_has_sampled_all_its_tokens() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"stop": ["&"]}, r"reply\(stop=\['&'\]\): expected strings of agent.stop, \['\|'\]. Add"),
-        ({"stop": "&|"}, r"reply\(stop='&\|'\): expected strings"),
+        (
+            {"stop": ["&"]},
+            r"reply\(stop=\['&'\]\): each string must be in agent.stop, which is \['\|'\]. Add",
+        ),
+        ({"stop": "&|"}, r"reply\(stop='&\|'\): each string"),
         ({"temperature": -1.0}, r"reply\(temperature=-1.0\): expected 0 \(greedy\) or more"),
         ({"temperature": float("nan")}, r"temperature=nan"),
         ({"max_tokens": 0}, r"reply\(max_tokens=0\): expected 1 or more"),

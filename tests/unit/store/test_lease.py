@@ -90,8 +90,8 @@ def test_a_silent_remote_owner_loses_its_lock_after_a_watch(
     mine.take()
     assert (moved.seconds, mine.fence) == (EXPIRY, 5)
     assert (
-        "is held by process 4711 on node7, which may be dead. Watching the lock for up to 120 s"
-        in caplog.text
+        "is held by process 4711 on node7, which may be dead. This process watches the lock for up "
+        "to 120 s" in caplog.text
     )
     assert (
         f"The lock s3://bucket/runs/{run}/lock.json was not renewed for 120 s; this process takes "

@@ -203,6 +203,6 @@ def test_an_interrupted_play_is_not_suggested(
     demo: Experiment,
 ) -> None:
     demo.store.write_json(PlayLayout("tiny-1").record, {"policy": "oracle", "split": "train"})
-    message = r"no played episodes 'tiny-1'\. There are none\.$"
+    message = r"no played episodes with the name 'tiny-1'\. There are none\.$"
     with pytest.raises(ValueError, match=message):
         read(demo.store, reference("play:tiny-1"), "", False)
