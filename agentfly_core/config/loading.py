@@ -246,7 +246,7 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
         hint = did_you_mean(name, names(path.parent))
-        raise ValueError(f"There is no site {name!r} ({path}).{hint}")
+        raise ValueError(f"The site {name!r} does not exist ({path}).{hint}")
     written = strict_yaml.settings(path) if os.path.isfile(path) else {}
     fields = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
     # these variables are set for child processes, not by users
@@ -254,7 +254,7 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
     given = [name for name in ours if name not in (RUN, OWNER, SANDBOX)]
     if unknown := [name for name in given if name not in fields]:
         hint = did_you_mean(unknown[0], list(fields))
-        raise ValueError(f"AgentFly does not know the environment variable {unknown[0]}.{hint}")
+        raise ValueError(f"No setting belongs to the environment variable {unknown[0]}.{hint}")
     variables = {name: {fields[name]: os.environ[name]} for name in given}
     options = {"--site": {"name": name}, "--store": {"store": store} if store else {}}
     return {str(path): written, **variables, **options}
@@ -271,7 +271,7 @@ def _path(experiment: str) -> Path:
         )
         others = did_you_mean(path.stem, names()) if names() else start
         hint = nearest(path.name, beside) or others
-        raise ValueError(f"There is no experiment {experiment!r} ({path.absolute()}).{hint}")
+        raise ValueError(f"The experiment {experiment!r} does not exist ({path.absolute()}).{hint}")
     return path
 
 

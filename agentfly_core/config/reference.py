@@ -157,7 +157,7 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
         return ScriptPolicy(text)
     if not ({"/", ":"} & {*text} or Path(text).is_dir()):
         hint = nearest(text.partition("@")[0], [*words, *runs])
-        raise ValueError(f"There is no policy {text!r}.{hint} {TAKEN}.")
+        raise ValueError(f"{text!r} is not a policy.{hint} {TAKEN}.")
     return model_reference(text)
 
 

@@ -197,7 +197,7 @@ def supervised(
     if ended := end_orphans(run):
         logger.warning(
             "The processes %s were ended, because an earlier process of this run had left them "
-            "behind.",
+            "running.",
             ended,
         )
     service = Service(kind, str(socket))

@@ -258,8 +258,8 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
         if places.api:
             raise ValueError(
                 f"This project uses the Prefect server {places.prefect}, so `agentfly up` starts "
-                "no other server. To start one for this project only, unset PREFECT_API_URL or the "
-                f"profile. To use {places.prefect}, run `python -m flows.deploy` and then "
+                "no other server. To start a server for this project only, unset PREFECT_API_URL "
+                f"or the profile. To use {places.prefect}, run `python -m flows.deploy` and then "
                 "`agentfly prefect worker start --pool agentfly`."
             )
         for port in ports:

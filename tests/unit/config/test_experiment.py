@@ -82,9 +82,9 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         loading.read(tiny, ["agent={null: 3}"])
     with pytest.raises(ValueError, match="expected key=value"):
         loading.read(tiny, ["steps"])
-    with pytest.raises(ValueError, match="no experiment 'quickstat'"):
+    with pytest.raises(ValueError, match="'quickstat' does not exist"):
         loading.read("quickstat")
-    with pytest.raises(ValueError, match=r"no experiment 'mine.yaml' \(/.*/mine.yaml\)"):
+    with pytest.raises(ValueError, match=r"'mine.yaml' does not exist \(/.*/mine.yaml\)"):
         loading.read("mine.yaml")
 
 
@@ -251,7 +251,7 @@ def test_a_site_comes_from_file_environment_and_command(tmp_path, monkeypatch):
         "--store",
         "default",
     ]
-    with pytest.raises(ValueError, match="no site 'lokal'"):
+    with pytest.raises(ValueError, match="site 'lokal' does not"):
         loading.site("lokal")
 
 

@@ -106,9 +106,9 @@ def test_without_an_own_policy_the_newest_run_with_one_is_named(experiment: Expe
     for time, name in enumerate(names):
         record = {"name": name, "experiment": "tiny", "created_ms": time}
         experiment.store.write_json(f"runs/{name}/run.json", {**record, "settings": {"steps": 2}})
-    with pytest.raises(ValueError, match=r"has no policy .* --policy run:demo$") as refusal:
+    with pytest.raises(ValueError, match=r"published .* --policy run:demo$") as refusal:
         policy_named(edited, "")
-    assert f"{own!r}, has no policy" in str(refusal.value)
+    assert f"The run {own!r}, which" in str(refusal.value)
     with pytest.raises(ValueError, match=rf"The run {own!r} has [^?]*$"):
         policy_named(edited, f"run:{own}")
 
@@ -136,7 +136,7 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(experiment: Experiment, tmp_pat
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("dmo", r"There is no policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
+        ("dmo", r"'dmo' is not a policy. Did you mean 'demo'\? A policy is base .* run:NAME"),
         ("oracle", "'oracle', which is a function; .* --split test --policy oracle`"),
         ("says:hello", "'says:hello', which is a function"),
         ("results/demo/policy.json", "The policy file 'results/demo/policy.json' does"),

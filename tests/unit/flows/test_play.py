@@ -183,8 +183,8 @@ def test_failed_episodes_are_stored(store: Store) -> None:
         (["--policy", f"{PATH}:know"], "has no 'know'. Did you mean 'knows'?"),
         (["--policy", f"{PATH}:CAPITALS"], "is a dict, expected a function or a class"),
         (["--policy", "run:demo"], "The run 'demo' has published no policy"),
-        (["--policy", "says"], "There is no policy 'says'. A policy is base"),
-        (["--policy", "oracl"], "There is no policy 'oracl'. Did you mean 'oracle'? A policy"),
+        (["--policy", "says"], "'says' is not a policy. A policy is base"),
+        (["--policy", "oracl"], "'oracl' is not a policy. Did you mean 'oracle'? A policy"),
         (["--policy", "shopx.says"], "the import path of your async function, my_file:policy"),
         (["--policy", "oracle", "warm_start=null"], "atlas has no oracle"),
         (["--policy", "random", "--problem", "Jpan"], "The train split has no problem 'Jpan'. Did"),
@@ -209,7 +209,9 @@ def test_in_another_folder_the_project_folder_is_named(
     assert main(["play", "../mine.yaml", "--policy", "oracle"]) == 2
     assert f"folder of your project; the current folder is {other}" in capsys.readouterr().err
     assert main(["play", "mine"]) == 2
-    assert f"There is no experiment 'mine' ({other}/conf/mine.yaml)" in capsys.readouterr().err
+    assert (
+        f"The experiment 'mine' does not exist ({other}/conf/mine.yaml)" in capsys.readouterr().err
+    )
 
 
 def test_episodes_stored_before_an_error_can_be_read(store: Store) -> None:
