@@ -127,7 +127,9 @@ async def test_the_system_message_describes_the_form_and_the_tools() -> None:
 
 
 async def test_an_experiment_without_the_stop_string_is_refused() -> None:
-    with pytest.raises((EpisodeBroken, ValueError), match=r"agent\.stop, \[\]. Add the missing"):
+    with pytest.raises(
+        (EpisodeBroken, ValueError), match=r"agent\.stop, which is \[\]. Add the missing"
+    ):
         await played("Final Answer: 99", stop=())
 
 
