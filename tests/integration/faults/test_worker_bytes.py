@@ -36,7 +36,6 @@ def with_workers(folder: Path, workers: int, environments: int) -> list[bytes]:
     return played(folder, DEEDS)
 
 
-@pytest.mark.long
 def test_one_and_two_workers_with_environments_give_equal_bytes(
     tmp_path: Path,
 ) -> None:

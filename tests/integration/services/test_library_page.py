@@ -42,7 +42,6 @@ def run(folder: Path, code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.long
 def test_the_script_trains_without_prefect_and_mlflow(folder: Path) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     printed = run(folder, WITHOUT + block).splitlines()
