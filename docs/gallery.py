@@ -11,7 +11,7 @@ RECIPES = PAGE.parents[1] / "agentfly_core" / "recipes"
 HEAD = """\
 # Gallery
 
-Pick a ready-made experiment, read an episode of it, and train it:
+Pick a ready-made experiment, show an episode of it, and train it:
 
 ```
 agentfly play quickstart --policy oracle --split test -n 1
@@ -19,51 +19,49 @@ agentfly show play:quickstart-1
 agentfly train quickstart
 ```
 
-| experiment | task | held-out success |
+Most rows of the table have the success in percent before → after reinforcement learning, and the
+95 % interval of the difference in points ([details](#how-is-success-measured)).
+
+| experiment | task | result on held-out problems |
 |---|---|---|
 """
 NOTES = """
-Experiments without a named model train a [nano](reference/settings.md#nano) model on two cores,
-most of them in minutes. Each README has the parts, settings, all seeds and controls.
+If a row names no model, the experiment trains a very small [nano](reference/settings.md#nano) model
+on two cores, usually in minutes.
 
 ## How is success measured?
 
-Success is the share of solved test problems at temperature 1. The table has the success with seed 1
-before → after reinforcement learning, and the 95 % interval of the difference in points, paired by
-problem. The success before reinforcement learning is measured after the warm start. 40 % of its
-demonstrations are wrong (`textworld` and `hub`: 30 %). The READMEs have three seeds, and a control:
-seed 1 with permuted rewards.
+Success is the share of solved test problems at temperature 1. The table has the results of seed 1.
+Its intervals are paired by problem. A run begins with a warm start (supervised training on
+demonstrations). 40 % of the demonstrations are wrong (`textworld` and `hub`: 30 %). The success
+before reinforcement learning is measured after the warm start. The READMEs also have the results
+of two other seeds, and of a control (seed 1 with permuted rewards).
 
 The command was `python -m benchmarks.agents` for `react-calculator`, `code-block`, `folding`,
-`planner-executor`, `last-digit` and `debate`, and `python -m benchmarks.tasks` for experiments with
-a README that names no other command. These runs are from 24 to 29 November 2026, with
-`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`. Other programs ran at the same time on the same
-core (with `benchmarks.agents`: on the same two cores). Settings of `react-calculator` and
-`code-block` were chosen on another seed.
+`planner-executor`, `last-digit` and `debate`. For the others it was `python -m benchmarks.tasks`,
+unless their READMEs name another command. The runs are from 24 to 29 November 2026, with
+`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`.
 
 ## How hard are the tasks?
 
-All problems are generated. Under any seed, splits share nothing that identifies an answer, such as
-persons, file names or worlds. The oracle is the demonstration policy without mistakes. It acts only
-on text that it reads. Tests check that the oracle solves new problems, and that policies that read
-nothing do not. The exception is `meco`, which tests memorised answers.
-Number of solved problems, of 100 held-out problems. The last policy is only for tasks with pages or
-folders:
+Code generates all problems. The training, validation and test problems share nothing that identifies
+an answer, such as persons, file names or worlds. The oracle is the demonstration policy without
+mistakes. It acts only on text that it reads. Number of solved problems, of 100 held-out problems:
 
 | policy | `office` | `search` | `text-shop` | `terminal` |
 |---|---|---|---|---|
 | `--policy oracle` | 100 | 100 | 100 (mean reward 1.00) | 100 |
 | `--policy random` | 0 | 0 | 0 (0.00) | 0 |
-| the best single answer for all problems | 6 | 6 | 5 (problems of one catalogue) | 2 |
-| the most frequent answer of a kind or category | 7 | 7 | 6 (problems of one catalogue) | 1 |
+| the same answer to all problems, the best one | 6 | 6 | 5 (problems of one catalogue) | 2 |
+| for each kind or category of problems, the most frequent answer | 7 | 7 | 6 (problems of one catalogue) | 1 |
 | the oracle with the pages or folder of another problem | | 4 | | 1 |
 
 ## How do I read the episodes?
 
-`python docs/gallery.py` makes this page from the READMEs. The oracle plays the episodes below
-(`smollm2-kinds`: a random policy). `|` marks text that the model read, `>` sampled text, `.` events
-after the last reply. The header has the problem, the number of the episode in its group (`chain`),
-the reward with its parts, and how the episode ended. A `script` is a demonstration policy.
+The oracle plays the episodes below (`smollm2-kinds`: a random policy). `|` marks text that the model
+read, `>` text that it sampled, and `.` events after the last reply. The header has the problem, the
+number of the episode among the episodes of the problem (`chain`), the reward with its parts, and how
+the episode ended. `script` means a demonstration policy.
 """
 _FIGURE = re.compile(r"^\|.*?([\d.]+ → [\d.]+ %[^|]*?) \|", re.MULTILINE)
 _EPISODE = re.compile(r"^```\nproblem .*?^```$", re.MULTILINE | re.DOTALL)
