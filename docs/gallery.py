@@ -44,24 +44,26 @@ unless their READMEs name another command. The runs are from 24 to 29 November 2
 
 ## How hard are the tasks?
 
-Code generates all problems. The training, validation and test problems share nothing that identifies
-an answer, such as persons, file names or worlds. The oracle is the demonstration policy without
-mistakes. It acts only on text that it reads. Number of solved problems, of 100 held-out problems:
+Code generates all problems. The training, validation and test problems share nothing that
+identifies an answer, such as persons, file names or worlds. The oracle is the demonstration policy
+without mistakes. It acts only on text that it reads. Tests check that the oracle solves new
+problems, and that a policy which reads nothing does not (except in `meco`, which tests memorised
+answers). Number of solved problems, of 100 held-out problems:
 
 | policy | `office` | `search` | `text-shop` | `terminal` |
 |---|---|---|---|---|
 | `--policy oracle` | 100 | 100 | 100 (mean reward 1.00) | 100 |
 | `--policy random` | 0 | 0 | 0 (0.00) | 0 |
 | the same answer to all problems, the best one | 6 | 6 | 5 (problems of one catalogue) | 2 |
-| for each kind or category of problems, the most frequent answer | 7 | 7 | 6 (problems of one catalogue) | 1 |
+| the most frequent answer of each kind of problem | 7 | 7 | 6 (problems of one catalogue) | 1 |
 | the oracle with the pages or folder of another problem | | 4 | | 1 |
 
 ## How do I read the episodes?
 
-The oracle plays the episodes below (`smollm2-kinds`: a random policy). `|` marks text that the model
-read, `>` text that it sampled, and `.` events after the last reply. The header has the problem, the
-number of the episode among the episodes of the problem (`chain`), the reward with its parts, and how
-the episode ended. `script` means a demonstration policy.
+The oracle plays the episodes below (`smollm2-kinds`: a random policy). `|` marks text that the
+model read, `>` text that it sampled, and `.` events after the last reply. The header has the
+problem, the number of the episode among the problem's episodes (`chain`), the reward with its
+parts, and how the episode ended. `script` means a demonstration policy.
 """
 _FIGURE = re.compile(r"^\|.*?([\d.]+ → [\d.]+ %[^|]*?) \|", re.MULTILINE)
 _EPISODE = re.compile(r"^```\nproblem .*?^```$", re.MULTILINE | re.DOTALL)
