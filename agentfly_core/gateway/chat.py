@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class RequestRefused(ValueError):
-    """A request that gets an error response: `RequestRefused("no such path", 404)`."""
+    """An error that the client gets as a response: `RequestRefused("no such path", 404)`."""
 
     def __init__(
         self, message: str, status: int = 400, code: str | None = None, param: str | None = None
@@ -50,7 +50,7 @@ class CompletionRequest:
     - `stream`: whether to send the replies as server-sent events
     - `include_usage`: whether these events also report token counts
     - `logprobs`: whether to report the log-probability of each token
-    - `overruled`: the names of fields in the request that are ignored
+    - `overruled`: the names of the request's fields that the gateway ignores
     """
 
     model: str
@@ -150,7 +150,7 @@ def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Obs
     """Convert a message of a request.
 
     `names` maps the ids of earlier tool calls to tool names. A tool message gets the tool's name
-    from `names`. If the message itself contains tool calls, they are added to `names`.
+    from `names`. For tool calls in the message itself, the ids and tool names are added to `names`.
     """
     role, content = written["role"], _text(written.get("content"))
     if role == "tool":

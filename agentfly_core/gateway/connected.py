@@ -18,7 +18,7 @@ API_KEY = "agentfly"
 async def outside(
     command: ProgramCommand, session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Run a program outside of the sandbox during the block, and kill it at the end of the block.
+    """Run a program outside of the sandbox. The program is killed at the end of the `with` block.
 
     `line` is the program's input. Raises OSError if the program cannot be started.
     """
@@ -30,7 +30,7 @@ async def outside(
 async def in_sandbox(
     command: ProgramCommand, files: Sequence[str], session: GatewaySession, line: str
 ) -> AsyncIterator[RunningProgram]:
-    """Run a Python program in the sandbox during the block, and kill it at the end.
+    """Run a Python program in the sandbox. The program is killed at the end of the `with` block.
 
     The first word of `command` is the Python interpreter. `files` are made available in the
     sandbox. `line` is the program's input. Raises Unavailable if this machine cannot run the

@@ -11,8 +11,8 @@ from agentfly_core.system.formats.json_value import JSON
 class Treatment(StrEnum):
     """How the gateway treats a field of a request.
 
-    OVERRULED fields are ignored. Metrics count how often clients send these fields. A process logs
-    each of these fields only once.
+    OVERRULED fields are ignored. Metrics count how often clients send these fields. For each of
+    these fields, a process writes only one log message.
     """
 
     HONOURED = "honoured"
@@ -23,9 +23,12 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """The treatment of a field. `FieldRule(Treatment.NEUTRAL, "1", (1,))` accepts only the value 1.
+    """The treatment of a field.
 
-    With NEUTRAL, `neutral` has the accepted values. `note` is a text for error messages, here "1".
+    Example: `FieldRule(Treatment.NEUTRAL, "1 or 2", (1, 2))` accepts only the values 1 and 2.
+
+    - `note`: a text for error messages; "1 or 2" in the example
+    - `neutral`: the accepted values of a field with the treatment NEUTRAL
     """
 
     treatment: Treatment

@@ -54,7 +54,11 @@ def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
 
 
 def _watch(order: dict[str, Any], script: str, *descriptors: int) -> None:
-    """Fork a child process that runs the script. Wait for the child, and report its exit code."""
+    """Fork a child process that runs the script, and wait for its end.
+
+    The last of the `descriptors` is a pipe. The process id of the child and its exit code are
+    written to this pipe.
+    """
     *streams, status = descriptors
     # if SIGCHLD were still ignored, the exit code below would be lost
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

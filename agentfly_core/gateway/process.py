@@ -51,7 +51,10 @@ class ProgramEnd:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The value of "counts" in the JSON object with the answer.
+        """Counts of events from the last line of the output.
+
+        The last line may be a JSON object such as `{"answer": "99", "counts": {"retry": 2}}`. The
+        result is empty if this object or its key "counts" is missing.
 
         Raises ValueError if a count is not an integer.
         """
@@ -103,9 +106,9 @@ class OutputTail:
         self._tail = b""
 
     async def read(self) -> bytes:
-        """Wait until all writers have closed the pipe, at most ENDED_SECONDS.
+        """Return the last bytes that were written to the pipe, at most MOST_OUTPUT bytes.
 
-        Returns the last MOST_OUTPUT bytes that were written until then.
+        First wait until all writers have closed the pipe, at most ENDED_SECONDS seconds.
         """
         # a daemon of the program in another process group may keep the pipe open
         await asyncio.wait([self._task], timeout=ENDED_SECONDS)
@@ -155,8 +158,8 @@ class ProgramCommand:
     """A program and its arguments.
 
     - `inherited`: environment variables that the program inherits in addition to the default ones
-    - `preload`: modules. If given, the program is forked from an interpreter that has imported
-      them.
+    - `preload`: modules that are imported in advance. If `preload` is not empty, the program is
+      forked from an interpreter that has already imported these modules.
     - `descriptors`: file descriptors that the program inherits. They are ignored with `preload`.
     """
 
@@ -167,7 +170,7 @@ class ProgramCommand:
 
     @asynccontextmanager
     async def started(self, line: str, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
-        """Run the program in its own process group during the block, and kill it at the end of the
+        """Run the program in its own process group, and kill the group at the end of the `with`
         block.
 
         `line` is the program's input. The first call in a process also kills child processes that

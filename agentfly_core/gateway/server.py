@@ -86,7 +86,7 @@ class GatewayServer:
 async def served(
     session: GatewaySession, listener: socket.socket | None = None
 ) -> AsyncIterator[str]:
-    """Serve the requests of an episode during the block. Yield the base URL for clients.
+    """Serve the requests of an episode until the end of the `with` block. Yield the base URL.
 
     Without `listener`, the server listens on a free port of this machine.
     """
@@ -102,8 +102,8 @@ async def served(
 async def serving(
     session: GatewaySession | ServedPolicy, base: str, listener: socket.socket, key: str = ""
 ) -> AsyncIterator[str]:
-    """Serve an episode or a policy on a listening socket during the block. Yield the base URL for
-    clients.
+    """Serve an episode or a policy on a listening socket until the end of the `with` block. Yield
+    the base URL for clients.
 
     The URL ends with `base`. If `key` is not empty, clients must send it as their API key. Requests
     are handled in the caller's `contextvars` context, because they belong to the caller's agent.

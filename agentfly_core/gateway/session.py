@@ -202,7 +202,7 @@ class GatewaySession:
     def reward(self, body: str) -> None:
         """Add a reward to the last reply. The body is JSON such as `{"value": 0.5}`.
 
-        Raises RequestRefused for any other body, or if the episode lacks a reply.
+        Raises RequestRefused for any other body, or before the first reply of the episode.
         """
         try:
             match strict_json.parse(body):

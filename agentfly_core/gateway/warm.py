@@ -124,7 +124,8 @@ _warm: dict[Warmed, WarmInterpreter] = {}
 def warm(warmed: Warmed) -> WarmInterpreter:
     """Return the running interpreter with the properties `warmed`.
 
-    If no such interpreter runs, it is started. It is kept for later calls in this process.
+    If no such interpreter is running, a new interpreter is started. The interpreter is kept for
+    later calls in this process.
     """
     with _turn:
         if (there := _warm.get(warmed)) is None or not there.alive:
@@ -137,7 +138,7 @@ async def forked(
 ) -> Forked:
     """Fork a program from a warm interpreter.
 
-    Raises OSError if this fails, and StartAgain if the interpreter died.
+    Raises OSError if the program cannot be forked, and StartAgain if the interpreter died.
     """
 
     def fork() -> Forked:
