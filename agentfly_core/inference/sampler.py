@@ -100,10 +100,17 @@ class SamplerSession(ABC):
         )
 
     def open(self) -> None:  # noqa: B027
-        """Record that a new branch of an episode has begun. Later batches wait for it, too."""
+        """Record that one more branch (concurrent coroutine) of an episode is running.
+
+        A sampler with `waits_for_all` starts later batches only when this branch has also requested
+        a reply.
+        """
 
     def close(self) -> None:  # noqa: B027
-        """Record that a branch or an episode has ended. Later batches do not wait for it."""
+        """Record that a branch (concurrent coroutine) or an episode has ended.
+
+        Later batches no longer wait for a request of this branch or episode.
+        """
 
     def of(self, speaker: str) -> SamplerSession:
         """Return the session that samples the replies of a speaker."""

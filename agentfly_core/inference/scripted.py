@@ -31,12 +31,12 @@ class Scripted(SamplerSession):
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode(text)` returns tokens. If the policy returns a message, `write(message)` returns the
-    text of the message. `end(message)` returns the token after this text; the default is
-    `stop_token`. Log-probabilities are 0.0. The version of replies is -1 until `load` sets it. Stop
-    strings and length limits apply. ServiceFailure and ServiceLost from the function are raised
-    unchanged. Every other error becomes NoReply, with the import path of the function and the line
-    of the error.
+    `encode(text)` returns the tokens of a text. If the policy returns a message, the reply consists
+    of the text `write(message)` and the end token `end(message)`. Without the function `end`, every
+    reply ends with `stop_token`. Log-probabilities are 0.0. The version of replies is -1 until
+    `load` sets it. Stop strings and length limits apply. ServiceFailure and ServiceLost from the
+    function are raised unchanged. Every other error becomes NoReply. Its message contains the
+    import path of the function and the line of the error.
     """
 
     # the function returns whole replies

@@ -17,8 +17,9 @@ class ReplyText:
         text.stops_at(523)  # " Observ": False
         text.stops_at(1131)  # "ation:\\n": True
 
-    Only the end of the text is kept. Special tokens are part of the text. A character that consists
-    of several tokens is added with the last of these tokens.
+    Only the last characters of the text are kept, because a stop string may have begun in them.
+    Special tokens are part of the text. A character that consists of several tokens is added with
+    the last of these tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:

@@ -267,9 +267,9 @@ def _label(server: httpx.Client) -> str:
 
 
 def _model(label: str) -> str:
-    """Return the model name in requests: ADAPTER for the label of an adapter, otherwise SERVED.
+    """Return the model name to send in requests: "adapter" or "policy".
 
-    `label` is the label of the loaded weights.
+    `label` is the label of the loaded weights. The label of an adapter ends with "-adapter".
     """
     return ADAPTER if label.endswith(f"-{ADAPTER}") else SERVED
 

@@ -89,9 +89,10 @@ def bgmv_expand_slice(
 
 
 def _product(inputs: Tensor, weights: Tensor, dtype: torch.dtype, adapter: Tensor) -> Tensor:
-    """Multiply the inputs by the adapter's `weights` [1, (1,) rows, columns], transposed.
+    """Multiply the inputs by the transpose of the adapter's `weights`.
 
-    The result is 0 for tokens without an adapter.
+    The shape of `weights` is [1, rows, columns] or [1, 1, rows, columns]. The result is 0 for
+    tokens without an adapter.
     """
     assert weights.shape[0] == 1, "one adapter at a time"
     product = inputs.to(dtype) @ weights.view(weights.shape[-2:]).to(dtype).T

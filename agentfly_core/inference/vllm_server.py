@@ -43,9 +43,9 @@ def served(
     adapter_rank: int = 0,
     restarts: int = 3,
 ) -> Iterator[Service]:
-    """Run a vLLM server during the block; see `launch` and `supervised`.
+    """Run a vLLM server until the end of the `with` block; see `launch` and `supervised`.
 
-    When the block begins, the server may still be starting.
+    When the `with` block begins, the server may still be starting.
     """
     address = new_address(KIND)
     command, environment = launch(address, model, dtype, agent, site, adapter_rank)
@@ -59,7 +59,7 @@ def launch(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment variables of a server on a UNIX socket.
 
-    The server supports adapters of a rank of at most `adapter_rank`; 0 means no adapters. The
+    `adapter_rank` is the largest rank of an adapter; 0 means that adapters are not supported. The
     server loads a tokenizer only if the agent has stop strings. Log-probabilities are computed
     after the logits are divided by the temperature. On CPUs, chunked prefill is off. With chunked
     prefill, vLLM 0.32 crashes when the random generator of a request is rewound. On GPUs, tensor

@@ -6,7 +6,7 @@ from agentfly_core.inference.sampler import NoReply
 
 
 class BudgetSpent(NoReply):
-    """The budget of a chat service is spent. The message names the setting to raise."""
+    """The budget of a chat service is spent. The message names the setting with the limit."""
 
 
 class Budget:

@@ -105,7 +105,10 @@ class Hermes:
         read: Sequence[Message | Observation],
         before: Sequence[Message | Observation] = (),
     ) -> tuple[int, ...]:
-        """Encode the messages in `read`, which follow `reply`; see `ChatTemplate.extend`."""
+        """Encode the messages in `read`, which follow the tokens of `reply`.
+
+        `before` contains all messages up to and including the reply; see `ChatTemplate.extend`.
+        """
         ended = bool(reply) and reply[-1] == self._end
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 
@@ -154,7 +157,7 @@ class Hermes:
     def _reply(self, message: Message) -> tuple[int, ...]:
         """Return the tokens of a reply without its header.
 
-        The tokens are the same as from `reply_encoder`.
+        The function that `reply_encoder` returns gives the same tokens for the text of the reply.
         """
         text = self._text.mark(reply_text(message), special=False)
         whole = self._text.encode(f"{self._before}assistant\n{text}{self._behind}")[:-1]

@@ -116,7 +116,10 @@ class ModelTemplate:
     def extend(
         self, reply: Sequence[int], read: MessageList, before: MessageList = ()
     ) -> tuple[int, ...] | None:
-        """Encode the messages in `read`, which follow `reply`; see `ChatTemplate.extend`."""
+        """Encode the messages in `read`, which follow the tokens of `reply`.
+
+        `before` contains all messages up to and including the reply; see `ChatTemplate.extend`.
+        """
         whole = self._renderer.text((*before, *read), self._replies.tools)
         prompt = self._renderer.text(before[:-1], self._replies.tools)
         end, shared = self._end_of_reply(whole, before, read), common_beginning(prompt, whole)

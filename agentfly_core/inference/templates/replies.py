@@ -89,9 +89,9 @@ class Replies:
     def _by_response_template(self, text: str) -> Message | None:
         """Parse a reply with the tokenizer's `response_template`.
 
-        Returns None if `response_template` is missing. If `response_template` refuses the reply,
-        the result depends on `markup`. With a call format in `markup`, the result is None.
-        Otherwise, it is a message with a BadCall.
+        Returns None if `response_template` is missing. Also returns None if `response_template`
+        refuses the reply, but `markup` has a call format that can parse the reply instead. Without
+        a call format, a refused reply becomes a message with a BadCall.
         """
         if not self._response_template:
             return None
