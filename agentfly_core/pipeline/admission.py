@@ -112,7 +112,7 @@ class Candidate:
         return model
 
     def row(self) -> list[int]:
-        """Return LENGTH random tokens.
+        """Return random tokens; their number is the constant LENGTH.
 
         Generated text is not used, because it may contain repetitions. With repeated tokens, a
         wrong attention mask might not be detected.
@@ -294,8 +294,9 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 def _changed(candidate: Candidate) -> Path:
     """Write a copy of the model with noise in all weights.
 
-    A sampler loads this copy to prove that it can replace its weights. The file `probe.json` of the
-    copy contains tokens with log-probabilities. The sampler must compute the same values.
+    A sampler loads this copy after the original model. This checks that a sampler can replace
+    weights. The file `probe.json` of the copy contains tokens and their log-probabilities. The
+    sampler must compute the same log-probabilities.
     """
     folder = candidate.folder.parent / "changed"
     if not folder.exists():
@@ -325,7 +326,10 @@ def _memory(candidate: Candidate) -> str:
 
 @torch.no_grad()
 def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = None) -> Tensor:
-    """Compute log-probabilities of a row's tokens with the learner. The first token is left out."""
+    """Compute the log-probabilities of a sequence of tokens (`row`) with the learner.
+
+    The first token is left out.
+    """
     tokens = torch.tensor(row, device=policy.model.device)
     tokens = tokens if tokens.dim() == 2 else tokens[None]
     sampled = torch.ones_like(tokens, dtype=torch.bool)
@@ -337,8 +341,9 @@ def _learned(policy: Policy, row: Sequence[int], trees: PrefixTrees | None = Non
 
 
 def _expected(candidate: Candidate, row: Sequence[int]) -> Tensor:
-    """Compute log-probabilities of a row's tokens with transformers. The first token is
-    left out.
+    """Compute the log-probabilities of a sequence of tokens (`row`) with transformers.
+
+    The first token is left out.
     """
     return torch.tensor(probe.of_model(candidate.plain(), row))
 

@@ -96,11 +96,12 @@ class DemonstrationPlayer:
         stop_if_failing(played, self.failed)
 
     def rehearse(self, resources: ResourceManager) -> list[Trajectory]:
-        """Play REHEARSED trial demonstrations, and compute the rewards that need an environment.
+        """Play trial demonstrations, and compute the rewards that need an environment.
 
-        Also play a test episode in which the reply contains neither a tool call nor an answer.
-        Raises GateClosed if the agent ends the test episode without an answer, although its ending
-        requires an answer. Also raises GateClosed if too many demonstrations fail.
+        The number of trial demonstrations is the constant REHEARSED. Also play a test episode in
+        which the reply contains neither a tool call nor an answer. Raises GateClosed if the agent
+        ends the test episode without an answer, but with an Ending that requires an answer. Also
+        raises GateClosed if too many demonstrations fail.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
@@ -114,7 +115,9 @@ class DemonstrationPlayer:
         return played
 
     def spans(self) -> list[Spans]:
-        """Play HEARD demonstrations, and return the token spans of each episode.
+        """Play demonstrations, and return the token spans of each episode.
+
+        The number of demonstrations is the constant HEARD.
 
         Raises GateClosed if too many episodes fail.
         """

@@ -142,9 +142,10 @@ def of_step(
 
     With `greedy`, each problem gets one more episode at temperature 0.
 
-    With `rollout.branching`, the returned list contains only the first episodes of each problem.
-    The other episodes of the problem are divided among the `spares` of these first episodes. If an
-    episode forks while it is played, the fork replaces an episode in its `spares`.
+    With `rollout.branching`, the returned list contains only the first episodes of each problem,
+    for example 2 of 8. Each of these episodes then contains a share of the problem's other episodes
+    in its field `spares`, for example 3. If an episode forks while it is played, the fork replaces
+    one of its `spares`.
     """
     size, begin = settings.group_size, settings.beginnings
     baselines = episode_specs(problems if greedy else [], 1, step, "baseline", 0.0, seeds)
@@ -206,8 +207,9 @@ def play_shard(
 def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
     """Return a function that reports the progress of a stage. Call it with each finished episode.
 
-    A stage has about REPORTS reports. `done` is the number of episodes that were already finished
-    before the first call. `total` does not include the forks that agents make.
+    The constant REPORTS is the approximate number of reports of a stage. `done` is the number of
+    episodes that were already finished before the first call. `total` does not include the forks
+    that agents make.
     """
     played, every = count(done + 1), max(1, total // REPORTS)
 

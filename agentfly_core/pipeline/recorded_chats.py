@@ -81,8 +81,8 @@ class Replayed(SamplerSession):
 def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sampled]:
     """Split spans where the loss mask `trained` changes.
 
-    The mask has a value for each token of all spans. After the split, a span is either trained or
-    not.
+    `trained` contains one value for each token, in the order of the spans. After the split, either
+    all tokens of a span are trained or none.
     """
     bits = iter(trained)
     for span in spans:

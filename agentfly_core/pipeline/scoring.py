@@ -126,7 +126,8 @@ def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path
     `Experiment.scores`. Some episodes can be scored only together with the other batches. These
     episodes are missing in the result, and `score_episodes` scores them later:
 
-    - Episodes in which a reward failed. It may have needed a speaker of another batch.
+    - Episodes without a valid score. For example, a score may refer to a speaker that occurs only
+      in another batch.
     - All episodes, if a reward compares the episodes of a group. A group may extend over several
       batches.
     """

@@ -47,10 +47,10 @@ class TrainingServices:
 def training_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[TrainingServices]:
-    """Start the services of training for the duration of the block. `owner` is the uid of the run.
+    """Start the services of training. `owner` is the uid of the run.
 
-    With `scripted`, no sampler server is started. This is used for a run that consists only of a
-    warm start.
+    The services are stopped at the end of the `with` block. With `scripted`, no sampler server is
+    started. This is used for a run that consists only of a warm start.
     """
     store, site, update = experiment.store, experiment.divided_site, experiment.settings.update
     learning: AbstractContextManager[AsyncCheckpointer | None] = nullcontext()
@@ -64,7 +64,7 @@ def training_services(
 def rollout_services(
     experiment: Experiment, model: Pointer, owner: str, logs: Path, scripted: bool = False
 ) -> Iterator[JobPlayer]:
-    """Start the sampler and the workers for the duration of the block.
+    """Start the sampler and the workers. They are stopped at the end of the `with` block.
 
     The sampler can load `model` and the policies that are trained from it. With `scripted`, no
     sampler server is started. Raises ValueError if the policy of a frozen speaker is missing or has
@@ -90,7 +90,7 @@ def local_player(
     """Start a player in this process, with its environments and speakers.
 
     `server` is the address of the vLLM server, or "" to sample without a server. At the end of the
-    block, a job that still runs in another thread is cancelled.
+    `with` block, a job that still runs in another thread is cancelled.
     """
     experiment = samplers.experiment
     with environments_here(experiment.whole) as resources:
@@ -109,7 +109,7 @@ def environments_here(task: Task) -> Iterator[ResourceManager]:
 
     The environments for one shard (batch of episodes) are started first. Further environments are
     started when they are needed. Raises RuntimeError if an environment is still in use when the
-    block ends.
+    `with` block ends.
     """
     rollout = task.settings.rollout
     size = min(rollout.shard, rollout.problems * rollout.group_size)
@@ -122,10 +122,10 @@ def environments_here(task: Task) -> Iterator[ResourceManager]:
 def learner_service(
     store: Store, model: Pointer, share_prefixes: bool, site: Site, owner: str, logs: Path
 ) -> Iterator[AsyncCheckpointer]:
-    """Start the learner for the duration of the block.
+    """Start the learner. It is stopped at the end of the `with` block.
 
-    When the block ends, this waits until the last checkpoint is saved. Raises ValueError if the
-    model cannot be trained.
+    Before the learner is stopped, the last checkpoint is saved completely. Raises ValueError if
+    the model cannot be trained.
     """
     if config := adapter_artifact.config_of(store, model):
         require_trainable(config, share_prefixes)

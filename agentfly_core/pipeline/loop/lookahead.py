@@ -25,9 +25,9 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool with one thread.
 
-    At the end of the block, wait for the running call, and cancel the calls that have not started.
-    Set `plays` for a thread that plays episodes. If the block is interrupted, this function does
-    not wait for such a thread. The thread's job is cancelled when the services end.
+    The end of the `with` block waits for the running call, and cancels the calls that have not
+    started. Set `plays` for a thread that plays episodes. If the `with` block is interrupted, it
+    does not wait for such a thread. The thread's job is cancelled when the services end.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:
@@ -70,7 +70,7 @@ def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], Played
     after step `version`. Let s be `rollout.max_staleness`. Step k is played with the policy after
     step k - 1 - s, or with policy 0 if k - 1 - s is negative. The choice of the policy does not
     depend on the speed of rollouts or updates. If s is above 0, a thread plays the next steps while
-    the block runs.
+    the code in the `with` block runs.
     """
     staleness = run.settings.rollout.max_staleness
     if staleness == 0:

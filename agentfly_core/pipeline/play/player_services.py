@@ -30,7 +30,7 @@ class PlayerServices:
 
     @contextmanager
     def started(self, logs: Path) -> Iterator[LocalServices]:
-        """Start the services for the duration of the block.
+        """Start the services. They are stopped at the end of the `with` block.
 
         GPUs are reserved only if the player or a frozen speaker is a model with weights. Functions
         and chat services need no GPU.

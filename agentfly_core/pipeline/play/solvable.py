@@ -133,7 +133,7 @@ def _readable(
 def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]], held: HeldCalls) -> list[str]:
     """Return a sentence for each wrong answer that earns the full reward.
 
-    At most SHOWN of these sentences are logged as warnings.
+    The first sentences are also logged as warnings; the constant SHOWN is their largest number.
     """
     lines = [
         f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "

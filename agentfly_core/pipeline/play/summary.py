@@ -84,7 +84,7 @@ class Figures:
 def figures(played: Played, goal: str) -> Figures:
     """Compute the statistics of played episodes.
 
-    `goal` is the reward that decides about success.
+    `goal` is the name of the reward that decides whether an episode is successful.
     """
     episodes = by_episode(played.episodes)
     scores = {scored.trajectory_id: scored for scored in played.scores}
@@ -121,7 +121,7 @@ def figures(played: Played, goal: str) -> Figures:
 def _rewards(
     episodes: Sequence[Sequence[Trajectory]], scores: Mapping[str, Scored]
 ) -> dict[str, list[float]]:
-    """Return the rewards of the scored episodes, by problem."""
+    """Return the rewards of the scored episodes: a list of rewards for each problem id."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         if (reward := episode_reward(episode, scores)) is not None:

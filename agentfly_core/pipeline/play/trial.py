@@ -67,11 +67,12 @@ def scores_answers(reward: Reward) -> bool:
 
 
 def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
-    """Play PLAYED problems with the oracle and the idle policy. Return the sentences of a report.
+    """Play some of the problems with the oracle and the idle policy. Return lines of a report.
 
-    Problems are played if the experiment has environments, or a reward that can be checked only by
-    playing. Rewards that use a service are not checked. Raises GateClosed if rewards cannot score
-    any problem that the oracle plays.
+    The constant PLAYED is the largest number of problems that are played. Problems are played only
+    if the experiment has environments, or a reward without example answers. Rewards that use a
+    service are not checked. Raises GateClosed if rewards cannot score any problem that the oracle
+    plays.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]

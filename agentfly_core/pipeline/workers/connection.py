@@ -29,9 +29,13 @@ STACKS_SECONDS = 0.5
 class Death:
     """The death of a worker process.
 
-    Example: `Death("ended its process: SIGSEGV", True, [CallRecord(...)], [...])`. `calls` are all
-    unfinished calls. One of the calls in `running` may have caused the death; all other calls were
-    waiting. After SIGKILL, `certain` is false, because this signal may come from outside.
+    Example: `Death("ended its process: SIGSEGV", True, [CallRecord(...)], [...])`.
+
+    - `how`: the cause of the death
+    - `certain`: whether a call in the worker certainly caused the death. After SIGKILL, this is
+      false, because the signal may come from outside.
+    - `running`: the calls that were running and may have caused the death
+    - `calls`: all unfinished calls, including calls that were waiting
     """
 
     how: str
@@ -91,11 +95,12 @@ class Connection:
             raise Disconnected from error
 
     def received(self) -> FromWorker | None:
-        """Return the next message of the worker, or None after LOOK seconds.
+        """Return the next message of the worker, or None if no message arrives in time.
 
-        Raises Disconnected if the worker has died. A blocked worker is killed. A worker counts as
-        blocked if it has sent no heartbeat for MARGIN seconds longer than the longest time limit of
-        its running calls.
+        The constant LOOK is the waiting time. If the worker is then blocked, it is killed. A worker
+        counts as blocked if its last heartbeat is too old. The maximum age is the longest time
+        limit of its running calls plus the constant MARGIN. Raises Disconnected if the worker has
+        died.
         """
         try:
             message = decoded(self.process.lines.receive(LOOK))

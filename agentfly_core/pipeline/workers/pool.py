@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerLost(RuntimeError):
-    """Workers died MOST_DEATHS times during a job, and the responsible episode is uncertain."""
+    """Workers died repeatedly during a job, and the responsible episode is uncertain."""
 
 
 class OwnSamplers:
@@ -40,8 +40,8 @@ class OwnSamplers:
 
     @contextmanager
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
-        """Keep the policy of a job loaded during the block. Yield the time that loading took, as a
-        metric.
+        """Keep the policy of a job loaded until the end of the `with` block. Yield the time that
+        loading took, as a metric.
         """
         yield {}
 
@@ -118,8 +118,9 @@ class WorkerPool:
     def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:
         """Play a job, and repeat it after the death of its worker.
 
-        Episodes that killed a worker are not played again. Raises WorkerLost after MOST_DEATHS
-        deaths for which the responsible episode is uncertain.
+        Episodes that killed a worker are not played again. For some deaths, the responsible episode
+        is uncertain. If the number of these deaths reaches the constant MOST_DEATHS, WorkerLost is
+        raised.
         """
         blame, deaths = Blame.stored(self._store, job.target), 0
         while True:
@@ -159,12 +160,12 @@ def _lost(death: Death) -> str:
 def worker_pool(
     samplers: Samplers, model: Pointer, tokenizer: str, server: str, owner: str, logs: Path
 ) -> Iterator[WorkerPool]:
-    """Start the workers of a site for the duration of the block.
+    """Start the workers of a site. The workers run until the end of the `with` block.
 
     `owner` is the uid of the run. `server` is the address of the vLLM server, or "" if each worker
     has its own sampler. `tokenizer` is the import path of the class of the model's tokenizer.
 
-    Raises RuntimeError if an environment is still in use when the block ends.
+    Raises RuntimeError if an environment is still in use when the `with` block ends.
     """
     experiment = samplers.experiment
     experiment.require_speakers_unchanged()

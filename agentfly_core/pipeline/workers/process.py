@@ -127,7 +127,7 @@ class WorkerProcess:
     def _stop(self, here: Connection, message: Cancel | End) -> JobDone | Failed | None:
         """Send a message that ends the job or the worker, and return the answer.
 
-        A worker that does not answer within END_SECONDS is killed.
+        A worker that does not answer in time is killed. The constant END_SECONDS is the time limit.
         """
         try:
             here.send(message)
@@ -149,10 +149,10 @@ class WorkerProcess:
         return answer.artifact
 
     def _answer(self, here: Connection, seconds: float = math.inf) -> JobDone | Failed | None:
-        """Handle messages of the worker until its job ends, and return the result. Return None
-        after `seconds`.
+        """Handle messages of the worker until its job ends, and return the last message.
 
-        Raises Disconnected if the worker dies.
+        The last message reports the result or the error of the job. If the job does not end within
+        `seconds`, the result is None. Raises Disconnected if the worker dies.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -182,11 +182,10 @@ class WorkerProcess:
 def worker(
     number: int, setup: Setup, budgets: Mapping[str, Budget], owner: str, logs: Path
 ) -> Iterator[WorkerProcess]:
-    """Start a worker for the duration of the block. `number` is part of the name of the worker's
-    log.
+    """Start a worker, which runs until the end of the `with` block.
 
-    `owner` is the uid of the run. Raises RuntimeError if an environment is still in use when the
-    block ends.
+    `number` is part of the name of the worker's log. `owner` is the uid of the run. Raises
+    RuntimeError if an environment is still in use when the `with` block ends.
     """
     service, log = Service("worker", str(new_address("worker"))), logs / f"worker-{number}.log"
     process = WorkerProcess(service.claim(log, owner), log, setup, budgets)

@@ -61,7 +61,7 @@ class Samplers:
 
     @contextmanager
     def server(self, model: Pointer, owner: str, logs: Path) -> Iterator[str]:
-        """Start the sampler server of the site for the duration of the block.
+        """Start the sampler server of the site. It is stopped at the end of the `with` block.
 
         The server can load `model` and the policies that are trained from it. Yields the address of
         the server, or "" if the policy needs no server.
