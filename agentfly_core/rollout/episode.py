@@ -166,7 +166,8 @@ class Episode(Speaker):
         `work`.
 
         The seeds of replies do not depend on timing. Limits such as `max_turns` apply to each
-        coroutine separately: its own replies and the replies before `gather` are counted.
+        coroutine separately. Only the coroutine's own replies and the replies before `gather` count
+        towards a limit.
 
         If coroutines raise errors, one error is raised after all coroutines have ended. This is the
         first error that is not an EpisodeOver. If all errors are EpisodeOver, the first is raised.
@@ -256,8 +257,8 @@ class Episode(Speaker):
         recorded replies and tool results, so nothing is sampled and no tool is executed. Then the
         environments are restored from snapshots. If an environment does not implement `snapshot`,
         the tools before the call are executed again. Up to this call, the agent's requests and the
-        tool results must equal the recorded ones. Otherwise the fork ends FAILED. Limits such as
-        `max_turns` include the recorded replies.
+        tool results must equal the recorded ones. Otherwise the fork ends FAILED. Recorded replies
+        count towards limits such as `max_turns`, too.
 
         Raises ValueError inside `gather` or `branch`, or if `rollout.branching` is set. Raises
         ServiceFailure if a snapshot fails.

@@ -178,7 +178,7 @@ class EpisodeState:
 
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:
-        """Record a span with the kind of work (`doing`), and the start and end of the block."""
+        """Record how long the code in the `with` block runs. `doing` is the kind of work."""
         start = moment()
         try:
             yield

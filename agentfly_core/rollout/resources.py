@@ -39,9 +39,9 @@ class ResourceManager:
             async with resources.leases([Shop], problem, timeout=60) as lent:
                 shop = lent[Shop]
 
-    An integer `n` in `limits` means `Limit(n)`. All methods run on one event loop. If an
-    earlier run was killed, entering the block kills its child processes. Leaving the block closes
-    all environments, and raises RuntimeError if an environment is still leased.
+    An integer `n` in `limits` means `Limit(n)`. All methods run on one event loop. The beginning of
+    the outer block kills child processes that a killed run has left behind. The end of the outer
+    block closes all environments, and raises RuntimeError if an environment is still leased.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
@@ -155,8 +155,8 @@ def resources_for(limits: Mapping[type[Environment], Limit | int]) -> Iterator[R
         with resources_for({Shop: Limit(8)}) as resources:
             played, timings, metrics = run(collect(specs, rules, sampler, watch, resources))
 
-    All batches of episodes that are played in the block reuse the same environments. The
-    environments are closed at the end of the block.
+    All batches of episodes that are played in the `with` block reuse the same environments. The
+    environments are closed at the end of this block.
     """
     resources = ResourceManager(limits)
     run(resources.__aenter__())

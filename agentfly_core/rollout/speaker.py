@@ -191,7 +191,10 @@ class Speaker:
         read: tuple[Message | Observation, ...],
         layers: Sequence[int] | None,
     ) -> HiddenStates:
-        """Return hidden states after the conversation up to `before` and the messages `read`."""
+        """Return the hidden states at the last token of the prompt that continues `before`.
+
+        The prompt contains all messages up to and including the reply `before`, then `read`.
+        """
         form, messages = self.rules.form, (*timeline.messages_of(before), *read)
         prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
         self._require_room(self._conversation(self.history, messages, form, 0), len(prompt))
@@ -249,10 +252,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Return a reply that the function `sample` samples.
-
-        Until its fork, a forked episode instead repeats the replies of its parent.
-        """
+        """Sample a reply with `sample`. Until its fork, a forked episode repeats parent replies."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):

@@ -38,7 +38,7 @@ class Parts:
 
     @contextmanager
     def asking(self, branch: EpisodeBranch, held: bool) -> Iterator[None]:
-        """During the block, count one reply or tool call of a coroutine as pending."""
+        """Count one reply or tool call of a coroutine as pending until the `with` block ends."""
         self._pending.append((branch, held))
         self._changes += 1
         try:
@@ -51,11 +51,10 @@ class Parts:
     def running(
         self, parent: EpisodeBranch, tasks: Mapping[EpisodeBranch, asyncio.Task[Any]]
     ) -> Iterator[None]:
-        """During the block, cancel the coroutines if all of them wait for each other.
+        """Watch running coroutines, and cancel all of them if they wait for each other.
 
-        `failure` then contains the error.
-
-        `tasks` has the coroutines that `parent` started.
+        `tasks` contains the coroutines that the branch `parent` started. After a cancellation, the
+        field `failure` contains the error. The watch ends with the `with` block.
         """
         nested = parent in self._tasks
         self._tasks.update(tasks)
@@ -76,7 +75,7 @@ class Parts:
 
     @contextmanager
     def waiting(self, branch: EpisodeBranch, arrived: asyncio.Future[None]) -> Iterator[None]:
-        """During the block, count a coroutine as waiting for a message.
+        """Count a coroutine as waiting for a message until the `with` block ends.
 
         `arrived` is the future for which the coroutine waits. If all coroutines wait for messages,
         every such future gets ServiceFailure as its exception.
@@ -108,7 +107,8 @@ class Parts:
     async def _watch(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         """Cancel the tasks if several checks in a row find that no coroutine can continue.
 
-        The number of checks is LOOKS. A single check could be wrong after the process was paused.
+        The constant LOOKS is the number of these checks. A single check could be wrong, for example
+        after the process was paused.
         """
         looks, changes = 0, -1
         while looks < LOOKS:

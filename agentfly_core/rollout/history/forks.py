@@ -148,7 +148,8 @@ class Repetition:
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
         """Record the results of tool calls.
 
-        Raises AsksDifferently if the episode still repeats its parent and got other results.
+        Before its fork, a forked episode may execute the tool calls of its parent a second time.
+        Raises AsksDifferently if the results then differ from the parent's results.
         """
         if (origin := self.repeats) and origin.path.answers[place] != answered:
             raise AsksDifferently("gets tool results that differ from its parent's results")
