@@ -39,8 +39,8 @@ class GiGPO(PolicyGradient):
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Return the metrics of the base class, and `train/compared_turns`.
 
-        This metric is the share of turns with a state that another turn of the group has, too. If
-        the share is 0, A_turn is always 0.
+        This metric is the share of turns with the same state as another turn of the group. If the
+        share is 0, the turn part A_turn of every advantage is 0.
         """
         alike = [len(turns) for turns in _alike(outcomes)]
         # without turns, the share is unknown; metrics that are nan are left out
@@ -64,7 +64,7 @@ class GiGPO(PolicyGradient):
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
-    """Return lists of turns that have the same state, one list for each group and state.
+    """Return a list of turns for each group and state: the turns of the group with this state.
 
     A turn is a pair of indices: the index of the trajectory, and the index of the turn in it.
     """

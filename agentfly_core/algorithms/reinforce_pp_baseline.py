@@ -15,11 +15,10 @@ from agentfly_core.rl import (
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforcePPBaseline(PolicyGradient):
-    """The advantage is the normalised difference from the mean reward of the group.
+    """The advantage is the normalised difference between the reward and the group's mean reward.
 
-    The reward minus the mean reward of the group is normalised to mean 0 and variance 1 over all
-    sampled tokens of the batch. If the rewards of a group are equal, the difference is 0 before the
-    normalisation.
+    The differences are normalised to mean 0 and variance 1 over all sampled tokens of the batch. If
+    all rewards of a group are equal, the differences of this group are 0 before the normalisation.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

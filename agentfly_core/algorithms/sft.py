@@ -29,9 +29,10 @@ class SFT:
         return Advantages.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Return equal weights for all tokens with the advantage 1, and 0 for all other tokens.
+        """Return the weight of each token in the loss.
 
-        The sum of the weights in an optimizer step is 1.
+        All tokens that have the advantage 1 have the same weight. All other tokens have the weight
+        0. The sum of the weights in an optimizer step is 1.
         """
         # at least 1, because a step without such tokens must not divide 0 by 0
         return batch.advantages / batch.advantages.sum().clamp(min=1)
