@@ -108,7 +108,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError if a model cannot be trained. Only a config on this machine is checked."""
+    """Raise ValueError if a model cannot be trained. Configs that exist only on the hub pass."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -157,7 +157,7 @@ def template_report(model: str, part: Part) -> list[str]:
     """Return remarks on the chat template `part` of a model in a local folder.
 
     If `part` is the model's own template, the remarks are the results of a test with sample
-    messages. Any other template gets a remark if the model's own template writes other prompts.
+    messages. For another template, there is a remark if its prompts differ from the model's own.
     """
     if not isinstance(model_reference(model), LocalModel):
         return []
@@ -280,7 +280,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError if a task has too few problems, or if `night` does not fit the settings."""
+    """Raise ValueError for too few problems, an unknown task, or a nightly run with curriculum."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
@@ -350,7 +350,7 @@ def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Seq
 
 
 def _require_correction(use: str, update: Update, max_staleness: int, needs: Needs) -> None:
-    """Raise ValueError if correction for an older policy is missing, applied twice or useless."""
+    """Raise ValueError if an off-policy correction is missing, applied twice or without effect."""
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, but {use} does not compare with an old policy. "

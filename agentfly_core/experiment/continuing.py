@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
-    """Raise ValueError if a run cannot be continued with `steps` as its number of steps.
+    """Raise ValueError if a run cannot be continued to a total of `steps` steps.
 
     A run cannot be continued if the version of a stage changed since the run began, or if more than
     `steps` steps are already finished.
@@ -40,7 +40,7 @@ def require_continuable(store: Store, record: RunRecord, steps: int) -> None:
 
 
 def _in_words(code: Mapping[str, str | None]) -> str:
-    """Describe a result of `revision`: "commit 4f0c... with uncommitted changes (digest 9f2c...)".
+    """Describe a revision: "commit 4f0c... with uncommitted changes (digest 9f2c...)".
 
     Without uncommitted changes, the text has only the commit.
     """

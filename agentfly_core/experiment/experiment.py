@@ -182,10 +182,11 @@ class Experiment:
 
     @property
     def frozen(self) -> Mapping[str, str]:
-        """For each role of a frozen (untrained) speaker, the digest of its policy or chat service.
+        """The digest of the policy or chat service that plays a role, for each untrained role.
 
-        The digests are fixed when a run begins. A role that the trained policy plays has the text
-        SELF instead of a digest. Raises ValueError if a policy or chat service is missing.
+        The digests are fixed when a run begins. An untrained role that the trained policy itself
+        plays has the text SELF instead of a digest. Raises ValueError if a policy or chat service
+        is missing.
         """
         if self.pinned is not None:
             return self.pinned

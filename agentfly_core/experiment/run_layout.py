@@ -109,7 +109,7 @@ class RunLayout:
 def record_of(store: Store, name: str) -> RunRecord | None:
     """Read the run.json of a run, or return None if it is missing.
 
-    Raises Damaged if the file was changed. The message contains the remedy.
+    Raises Damaged if the file was changed. The message contains instructions for the user.
     """
     try:
         record: RunRecord | None = store.read_json(RunLayout(name).record)
@@ -133,7 +133,8 @@ def run_records(store: Store) -> Iterator[RunRecord]:
 def undamaged(store: Store, uri: str, loss: str) -> Any:
     """Return the content of an optional JSON file of a run, or None if the file is missing.
 
-    If the file is damaged, a warning with the consequence `loss` is logged, and None is returned.
+    If the file is damaged, a warning is logged, and None is returned. `loss` is a sentence for the
+    warning, such as "The tags of the run are lost."
     """
     try:
         return store.read_json(uri)

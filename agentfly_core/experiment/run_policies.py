@@ -119,7 +119,10 @@ def policy_of(store: Store, name: str, step: int) -> Pointer:
 
 
 def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer) -> None:
-    """Raise ValueError if two policies use different tokenizers."""
+    """Raise ValueError if two policies use different tokenizers.
+
+    `what` is the setting that names the policy `theirs`, for the message of the error.
+    """
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(

@@ -43,7 +43,7 @@ BEFORE_STEPS = ("prepare", "demonstrate")
 
 
 def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str, str]]:
-    """Return the digests of the author's code as it is now, for each stage.
+    """Return the current digests of the author's code for each stage.
 
     Each digest also covers the files in the setting `code_files`. Raises ValueError if the source
     file of a module, or one of the `code_files`, does not exist.
@@ -159,8 +159,8 @@ def _digests(data_files: Iterable[str]) -> dict[str, str]:
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
     """Return the code digests with which a run continues.
 
-    The stages in BEFORE_STEPS keep the digests in run.json. All other stages get the digests in
-    `code`.
+    The stages `prepare` and `demonstrate` keep the digests in run.json, because a run does not
+    repeat them after its first step. All other stages get the digests in `code`.
     """
     before: Code = record["settings"]["code"]
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}
