@@ -267,8 +267,8 @@ def compared(policies: Sequence[TriedPolicy]) -> RunComparison:
 def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
     """Return the settings of each policy, with an entry for each function of the user's code.
 
-    The entry shows whether the function changed: `{"code.my_shop.price": "changed"}`. The entries
-    of a module's functions replace the digest of the module.
+    The entry compares the function with the code of the first policy: `{"code.my_shop.price":
+    "changed"}`. These entries replace the digests of the user's modules.
     """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {
@@ -294,7 +294,8 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
 def _change(versions: Sequence[str | None], version: str | None) -> str:
     """Return a word for the version `version` of a function: "unchanged", "changed" or "version 3".
 
-    `versions` lists all versions of the function. The first of them is called unchanged.
+    `versions` lists the different versions of the function. The first version is "unchanged", the
+    second is "changed", and the third is "version 3".
     """
     number = versions.index(version)
     return ("unchanged", "changed")[number] if number < 2 else f"version {number + 1}"
@@ -318,8 +319,8 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
 def require_comparable(policies: Sequence[TriedPolicy]) -> None:
     """Raise ValueError if policies cannot be compared.
 
-    They cannot if they have different problems or goals, or if two of them have the same settings
-    and the same seed.
+    This is the case if the policies have different problems or goals, or if two policies have the
+    same settings and the same seed.
     """
     first, identity = policies[0], attrgetter("settings", "seed", "data_seed")
     for number, other in enumerate(policies):

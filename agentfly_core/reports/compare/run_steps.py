@@ -51,8 +51,10 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A learning curve. `success` has the solved share of the episodes of each step, and `reached`
-    has the position of each step on each axis.
+    """A learning curve.
+
+    `success` has the solved share of the episodes of each step. `reached` has the totals at the end
+    of each step: the number of steps, of sampled tokens, and of seconds.
 
     Curve((0.41, 0.52), {"steps": (1, 2), "sampled tokens": (15872, 31744),
                          "seconds": (4.1, 8.3)})
@@ -82,8 +84,8 @@ def curve(store: Store, run: str, last: int) -> Curve:
 
     The duration of a step is the sum of its rollout, score and update times. If steps overlap, the
     duration is the time between the end of the previous update and the end of this update. The
-    curve skips a step if all of its episodes are unscored. The tokens and seconds of this step are
-    still included in the positions of the next steps.
+    curve skips a step if all of its episodes are unscored. The tokens and seconds of a skipped step
+    still count in the totals of later steps.
     """
     rows = []
     for layout in (step_layout(store, run, step) for step in range(1, last + 1)):

@@ -43,7 +43,8 @@ def success(seeds: Sequence[Solved]) -> Estimate:
 
     For one run, the interval is the Wilson interval over problems. For k runs, it is mean +- t s /
     sqrt(k). s is the standard deviation of the runs' shares, and t is Student's t for k - 1 degrees
-    of freedom. Where the Wilson interval of the mean reaches further, its limit is used instead.
+    of freedom. If the Wilson interval of the mean share extends further on one side, its limit is
+    used on this side.
     """
     solved = _array(seeds, seeds[0])
     means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))
@@ -65,11 +66,11 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
     differences on the n problems and two added values, 1 and -1. The added values keep the interval
     wide if only few problems differ (Bonett and Price 2012, see records/intervals.py).
 
-    With several runs in a group, the interval is mean +- t sqrt(V). V = P + S - B is the variance
-    for problems crossed with seeds (Cameron, Gelbach and Miller 2011, 10.1198/jbes.2010.07136). S
-    is the variance that comes from the seeds. B is the variance of the residuals, which P and S
-    both contain. S and B are pooled over the groups. If P or S is larger than V, it replaces V. t
-    has Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2).
+    With several runs in a group, the interval is mean +- t sqrt(max(V, P, S)). V = P + S - B is the
+    variance for problems crossed with seeds (Cameron, Gelbach and Miller 2011,
+    10.1198/jbes.2010.07136). S is the variance that comes from the seeds. B is the variance of the
+    residuals, which P and S both contain. S and B are pooled over the groups. t has Satterthwaite's
+    degrees of freedom (1946, Biometrics Bulletin 2).
     """
     groups = [_array(before, before[0]), _array(after, before[0])]
     differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)

@@ -181,7 +181,7 @@ def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]
 def shown(twice: Twice) -> str:
     """Return the report's section about a problem that both policies played.
 
-    It has the change of the reward and the conversations of both policies.
+    The section has the reward of each policy, and the conversations of both policies.
     """
     ((champion, _),), ((challenger, _),) = twice.against.conversations, twice.shown.conversations
     problem, before, after = challenger.problem, twice.against.reward, twice.shown.reward

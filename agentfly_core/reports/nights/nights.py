@@ -130,8 +130,7 @@ class Nights:
     def play(self, night: str) -> Summary:
         """Train a night to its end, and judge its last policy.
 
-        Skips the training if the night is already trained, and the judgement if it is already
-        judged.
+        If the training or the judgement was already finished, it is not repeated.
         """
         store = self.experiment.store
         summary = finished(store, night)

@@ -138,7 +138,7 @@ def judge(
     The guards are:
 
     - each reward, and the success in each task of a mixture
-    - each part of a reward, if both policies have this part on every problem with the reward
+    - each part of a reward, if both policies have this part on all problems that have the reward
     - the number of tokens, unreadable calls, and unscored episodes
     - the success on each dataset in `datasets`
 
@@ -183,9 +183,9 @@ def compare_goal(
 def with_failures(held: HeldOut, other: HeldOut) -> HeldOut:
     """Return the outcomes `held` of a policy, with unscored episodes counted as failed.
 
-    A failed episode does not reach the goal. For each reward, it gets the lowest value that the
-    outcomes of both policies (`held` and `other`) contain. The tokens and calls of a failed episode
-    are not counted.
+    A failed episode does not reach the goal. For each reward, a failed episode gets the lowest
+    value of this reward in `held` and `other`. The tokens and calls of a failed episode are not
+    counted.
     """
     lowest: dict[str, float] = {}
     for outcome in (*held.by_problem.values(), *other.by_problem.values()):
@@ -285,11 +285,11 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
 
 
 def way(confirmation: Confirmation, datasets: Iterable[str]) -> Way:
-    """Return how a win is confirmed.
+    """Return how a better result of the challenger is confirmed by a second comparison.
 
     - "fresh": on new problems
     - "split": on test problems that are set aside
-    - "none": a win is not confirmed
+    - "none": without a second comparison
 
     `datasets` has the import paths of the dataset functions. The setting `auto` means "fresh" if
     all of these functions can generate new problems. Otherwise it means "split".
@@ -306,7 +306,7 @@ def confirmed_verdict(
     fresh: Callable[[], BothHeldOut],
     settings: Promotion,
 ) -> Verdict:
-    """Judge the challenger on the test problems, and confirm a win.
+    """Judge the challenger on the test problems, and confirm a better result.
 
     - `how`: "fresh" to confirm on new problems, "split" to confirm on test problems that were set
       aside, or "none"
@@ -327,8 +327,8 @@ def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
     """Split the outcomes `held` into two parts: problems to judge on, and problems to confirm on.
 
     If `how` is "split", a part of the problems is set aside for the confirmation. `share` is the
-    size of this part, from 0 to 1. For other values of `how`, the second part is empty. The
-    problems are chosen by their ids, so they are the same in every night.
+    size of this part, from 0 to 1. The ids of the problems determine which problems are set aside,
+    so these are the same in every night. For other values of `how`, the second part is empty.
     """
     aside = {
         problem

@@ -48,7 +48,7 @@ def heading(stored: Episodes, matching: int) -> Text:
     """Return a line with the title, the number of episodes and their mean reward.
 
     `matching` is the number of episodes that meet the user's conditions. If some episodes do not
-    meet the conditions, the line ends with `matching`.
+    meet the conditions, the line also shows this number.
     """
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
@@ -129,7 +129,8 @@ class Twice:
     def conversations(self) -> list[tuple[Pair, Pair]]:
         """The pairs of conversations of the same speaker in both episodes.
 
-        Pairs of empty conversations are left out. If all pairs are empty, all of them are returned.
+        A pair is left out if both of its conversations are empty. If this applies to all pairs, all
+        pairs are returned.
         """
         against = {pair[0].agent: pair for pair in self.against.conversations}
         both = [

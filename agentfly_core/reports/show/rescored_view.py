@@ -34,7 +34,7 @@ class TwiceScored:
 
     The old scores come from the run's own rewards, and the new scores come from other rewards.
 
-    - `episodes`: a table with the columns COLUMNS
+    - `episodes`: a table with the old and the new reward of each episode
     - `artifacts`: for each step, the artifact with the new scores, or None if scores are missing
     - `unscored`: for each step, the reasons why new scores are missing
     """
