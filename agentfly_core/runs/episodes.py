@@ -49,7 +49,7 @@ class Piece:
     - `sampled`: text that the model sampled
     - `said`: the text of a reply from a chat service
     - `after`: a tool's result after the last reply, which the model did not read
-    - `context`: the number of a context (a sequence of tokens) that begins here
+    - `context`: the number of a context (sequence of tokens), before the pieces of this context
     """
 
     kind: PieceKind

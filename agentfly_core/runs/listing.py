@@ -313,8 +313,8 @@ def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     """Return the runs that meet all conditions in `wanted`.
 
     A condition is KEY=VALUE, such as `state=stopped` or `update.learning_rate=3e-4`, or a text that
-    must occur in the attribute `words` of the run. Raises ValueError if all runs lack the key
-    or the value.
+    must occur in the attribute `words` of the run. Raises ValueError if no run has the key, or if
+    the key does not have the value in any run.
     """
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:
@@ -342,7 +342,8 @@ def _require_existing(runs: Sequence[Listed], key: str, value: JSON) -> None:
 def ordered(runs: Sequence[ListedRun], by: Sorting) -> list[ListedRun]:
     """Sort runs by name, by time (the newest first), by success or by step (the highest first).
 
-    Damaged runs come last, but in the order by name they are sorted like other runs.
+    In the order by name, damaged runs are sorted like other runs. In all other orders, they come
+    last.
     """
 
     def rank(run: ListedRun) -> tuple[float, str]:

@@ -97,7 +97,7 @@ def rewards_by_name(
 def solved(scored: Scored, goal: str) -> bool | None:
     """Whether the reward named `goal` is 1 or more. None if the episode is unscored.
 
-    If an episode has several speakers, all their scores give the same result.
+    If an episode has several speakers, the result is the same for the score of each speaker.
     """
     if isinstance(scored.reward, Unscored):
         return None

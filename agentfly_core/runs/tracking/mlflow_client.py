@@ -272,11 +272,11 @@ class MlflowRun:
 
     @contextlib.contextmanager
     def _attempt(self, name: str) -> Iterator[None]:
-        """Log an error of the `with` block as a warning. During an outage of MLflow, raise an
-        error.
+        """Log an error of the `with` block as a warning.
 
-        Files and datasets are sent in such a block. If MLflow's store of artifacts is full or
-        refuses access, metrics are still sent.
+        If MLflow itself cannot be reached, an error is raised. Files and datasets are sent in such
+        a block. Metrics can therefore be sent even if MLflow's store of artifacts is full or
+        refuses access.
         """
         try:
             yield

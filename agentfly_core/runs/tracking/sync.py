@@ -114,9 +114,10 @@ class _Sender:
         self.mlflow.tags({SYNCED: str(step)})
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
-        """Send the evaluation of a policy on a split, and return it.
+        """Send the evaluation of a policy on a split, and return the evaluation.
 
-        Raises FileNotFoundError if the evaluation has not finished.
+        `step` is the step of the policy. Raises FileNotFoundError if the evaluation has not
+        finished.
         """
         run, evaluations = self.run, Evaluations(self.run.experiment)
         evaluation = evaluations.stored(policy, split, self.data)
@@ -168,8 +169,8 @@ class _Sender:
     def parents(self) -> dict[str, str]:
         """Tags that name policies of other runs.
 
-        These are the policy from which this run starts (its parent), and the reference policy of
-        the KL penalty.
+        The named policies are the policy from which this run starts (its parent), and the reference
+        policy of the KL penalty.
         """
         reference, parent = self.run.reference, self.run.parent
         tags = {"agentfly.reference_policy": reference.digest} if reference else {}
