@@ -135,7 +135,7 @@ class Held:
     def sure(self) -> bool:
         """Whether the owner is a process of this machine.
 
-        Only then can this process check whether the owner is alive.
+        For an owner on another machine, this process cannot check whether the owner is alive.
         """
         return self.owner is not None and self.owner.here
 
@@ -170,11 +170,11 @@ class Lease:
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
-        """Return the content of the lock object when the lock is free or may be taken over.
+        """Wait until the lock may be taken, and return the content of the lock object.
 
         Raises Locked if another process holds the lock. If the owner is on another machine, this
         method watches the lock for EXPIRY seconds. Without a renewal in this time, the owner counts
-        as dead.
+        as dead, and the lock may be taken.
         """
         first = lock = self.look()
         while not lock.free:
@@ -216,7 +216,7 @@ class Lease:
             raise locked(self._run, in_words(None))
 
     def keep(self) -> None:
-        """Renew the lock until `stop` is set."""
+        """Renew the lock at regular intervals until the event `stop` is set."""
         while not self.stop.wait(HEARTBEAT):
             self._write(released=False)
 
