@@ -96,7 +96,7 @@ def saying(*replies: str) -> ScriptedPolicy:
 
 
 def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
-    """Make the specs of episodes in training step 7.
+    """Make the specs of training episodes. Their training step is always 7.
 
     `chains` is the number of episodes for each problem.
     """

@@ -17,8 +17,8 @@ def turn(
 ) -> record.Turn:
     """Make a turn, such as `turn([1, 87, 203], {57: -0.1, 2: -0.5}, reply="99")`.
 
-    `given` are the prompt's tokens. Each of `spans` maps sampled tokens to their log-probabilities.
-    Turns with the same `context` form one sequence of tokens.
+    `given` are the prompt's tokens. Each further positional argument (`spans`) maps sampled tokens
+    to their log-probabilities. Turns with the same `context` form one sequence of tokens.
     """
     sampled = tuple(
         record.Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans
