@@ -63,8 +63,8 @@ def promote(
 ) -> State[None]:
     """Wait for a person to approve the policy of a night.
 
-    While it waits, the flow run holds no devices and no lock. The flow run ends as Completed, with
-    the state name Promoted or NotApproved. If no approval is open, the state name is Decided.
+    The flow run holds no devices and no lock during this time. It ends in a state of the type
+    Completed with the name Promoted or NotApproved. If no approval is open, the name is Decided.
     """
     loaded = experiment_of_flow(experiment, [], site, store)
     ledger = NightLedger(loaded.store, loaded.name)

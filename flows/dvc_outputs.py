@@ -50,7 +50,8 @@ def write_config(
     """Write the complete settings of an experiment to the file config.yaml of its DVC folder.
 
     The file also has the versions of all stages, digests of the user's code by stage (`own_code`),
-    and the overrides of params.yaml. DVC compares this file to decide which stages must run again.
+    and the overrides of params.yaml. DVC runs a stage again if the stage depends on an entry of the
+    file, and this entry has changed.
     """
     code: JSON = as_json({stage: {} for stage in COUNTED} | {**own_code})
     listed: JSON = [*overrides]

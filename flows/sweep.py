@@ -56,8 +56,9 @@ class Sweep:
 def planned_sweep(
     experiment: str, overrides: Sequence[str], site: str, uri: str, seeds: int | None, name: str
 ) -> Sweep:
-    """Make the sweep for a list of overrides, which may have several values per setting.
+    """Make the sweep for a list of overrides.
 
+    An override may have several values, such as `update.learning_rate=1e-4,3e-4`.
     `uri` is the address of the store. Raises ValueError if the sweep's runs cannot be compared, or
     if two runs have the same settings.
     """

@@ -83,7 +83,7 @@ class Display:
     def _print_last(self) -> None:
         """Print the line of the last stage.
 
-        The duration in this line starts at the last report of the previous stage.
+        The duration in this line is measured from the last report of the previous stage.
         """
         if (report := self._last) is None:
             return
@@ -102,7 +102,7 @@ class Display:
 def stage_bar(console: Console) -> Iterator[None]:
     """Show the running stage as a bar on a terminal during the block.
 
-    Before the tokenizer of a nano model is trained, print a line, because this may take a minute.
+    The training of a nano model's tokenizer may take a minute, so a line is printed before it.
     """
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")
@@ -191,10 +191,10 @@ def losses_table(losses: Sequence[Mapping[str, float]]) -> str:
 def rates_table(evaluation: Mapping[str, Any]) -> str:
     """Return Markdown tables of the success rates and of the mean rewards of an evaluation.
 
-    `evaluation` is a result of `Evaluation.to_json`. The first table has rows for success, pass@k,
-    and the problems with each value of a fact (an entry of `Problem.facts`). Further datasets have
-    the same rows. The second table is left out if `rewards` is missing, as in evaluations of older
-    versions.
+    `evaluation` is a result of `Evaluation.to_json`. In the first table, the rows are the success
+    rate, pass@k, and the success rate for each value of a fact (an entry of `Problem.facts`). These
+    rows are repeated for each further dataset. The second table is left out if `rewards` is
+    missing, as in evaluations of older versions.
     """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     tables, parts = [table(titles, [*_rates(evaluation, "test")])], {"test": evaluation}
