@@ -30,7 +30,7 @@ ReadyCheck = Callable[[], object]
 
 
 def nothing_needed() -> None:
-    """The default of `ready`, for tools and rewards without requirements."""
+    """The default of the option `ready`: a check that never fails."""
 
 
 class PartOptions(TypedDict, total=False):
@@ -107,9 +107,10 @@ class AuthorPart(ABC):
     def signature(self) -> Signature:
         """The injected parameters, and the parameters that the caller passes.
 
-        Raises ValueError for parameters that cannot be provided. If `process` is True, there are
-        three more causes of ValueError: another process cannot import the function, the function
-        needs an environment, or `timeout` is infinite.
+        Raises ValueError if a parameter does not suit a tool or a reward, for example a parameter
+        without an annotation. If `process` is True, there are three more causes of ValueError:
+        another process cannot import the function, the function needs an environment, or `timeout`
+        is infinite.
         """
         signature = read(self.function)
         self.check(signature)
@@ -166,7 +167,7 @@ class AuthorPart(ABC):
 
 
 def kinds_needed(parts: Iterable[AuthorPart]) -> tuple[type[Environment], ...]:
-    """Return the environment classes that tools and rewards need, in the order of `in_order`."""
+    """Return the environment classes that tools and rewards need, sorted by module and name."""
     return in_order({kind for part in parts for kind in part.signature.environments.values()})
 
 
@@ -185,8 +186,8 @@ async def call(
     event loop is not counted. `lent` contains the environments that the function uses. After
     Overdue, their attribute `spoilt` is True, because the function may still be running.
 
-    Other errors of the function are raised unchanged. Only errors that do not derive from
-    Exception, such as SystemExit, become RuntimeError.
+    Other errors of the function are raised. Errors that derive from Exception are unchanged. All
+    other errors, such as SystemExit, become RuntimeError.
     """
     try:
         if _is_asynchronous(function):

@@ -67,11 +67,11 @@ class Conversation:
 class ChatTemplate(Protocol):
     """The chat format of a family of models.
 
-    `open` encodes a whole conversation. An episode can also encode it step by step: `open` encodes
-    the first messages, and after each sampled reply, `extend` encodes the messages that follow.
-    A model may sample a word with other tokens than the tokenizer, such as `un`, `der` for `under`.
-    Only then do both ways give different tokens. Text of users and tools never becomes special
-    tokens.
+    `open` encodes a whole conversation. An episode can also encode a conversation step by step:
+    `open` encodes the first messages, and after each sampled reply, `extend` encodes the messages
+    that follow. Both ways usually give the same tokens. They differ if the model samples the word
+    `under` as the tokens `un` and `der`, but the tokenizer has the token `under`. Text of users and
+    tools never becomes special tokens.
     """
 
     @property

@@ -8,9 +8,10 @@ from agentfly_core.records.trajectory import Problem
 
 
 class ServiceFailure(RuntimeError):
-    """A service that a tool, a reward or an environment uses failed, even after all retries.
+    """A service that a tool, a reward or an environment needs has failed.
 
-    The episode ends as FAILED and gets no score.
+    If all retries of the call fail, too, the episode gets no score. An episode that is still
+    running ends as FAILED.
     """
 
 

@@ -112,7 +112,7 @@ def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
 
     The argument of `work` contains the calls that have blocked the event loop so far. `work` must
     skip these calls. Raises LoopHeld if the code that blocked the loop does not belong to a call,
-    or if `work` did not skip a call in its argument.
+    or if one of these calls is not skipped and blocks the loop again.
     """
     held = dict[tuple[str, str], str]()
     while True:

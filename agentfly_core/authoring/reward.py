@@ -83,10 +83,10 @@ class Reward(author_part.AuthorPart):
     ) -> Grade:
         """Score a stored trajectory.
 
-        A score that was computed during the episode is returned unchanged. Without such a score,
-        the result is Unscored for a reward that needs an environment, and for a call in `held`
-        (calls to skip). If the reward fails, the result is also Unscored. `episode` contains the
-        trajectories of all speakers, for a parameter of type Team.
+        A score that was computed during the episode is returned unchanged. Otherwise, the function
+        of the reward is called. The result is Unscored if this call fails or is in `held`, which
+        contains calls to skip. It is also Unscored if the reward needs an environment. `episode`
+        contains the trajectories of all speakers, for a parameter of type Team.
         """
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -107,7 +107,8 @@ class Reward(author_part.AuthorPart):
         """Score stored trajectories, and return one score for each trajectory.
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
-        problem. Otherwise it has one trajectory. Calls in `held` are skipped, and give Unscored.
+        problem. Otherwise, it has only one trajectory. `held` contains calls to skip. Trajectories
+        of skipped calls are Unscored.
         `episode` contains the trajectories of all speakers, for a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)

@@ -41,11 +41,11 @@ async def score(
     The result has the order of `trajectories`. If an episode has several speakers, rewards read the
     trajectory with the answer; see `speakers.answering`. `main` is the name of the agent's main
     speaker. Scores that were computed during the episode are reused. `held` contains reward calls
-    that have blocked the event loop. They are skipped, and their episodes are Unscored.
+    that have blocked the event loop. These calls are skipped, and their episodes are Unscored.
 
-    For a reward `exact`, the keys of `Scored.rewards` are `exact`, `exact/tag` for its part `tag`,
-    `exact/speaker/worker` for the role `worker`, and `exact/speaker/worker/2` for the second
-    worker. The values are not weighted.
+    For a reward `exact`, the keys of `Scored.rewards` are `exact`, `exact/tag` for the part `tag`
+    of the score, `exact/speaker/worker` for the role `worker`, and `exact/speaker/worker/2` for the
+    second worker. The values are not weighted.
 
     An episode is Unscored if it FAILED, or if one of its rewards gave no score. It is also Unscored
     if `Score.by_speaker` contains an unknown speaker. A speaker is unknown if none of the

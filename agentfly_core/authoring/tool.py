@@ -230,7 +230,8 @@ class Tool(author_part.AuthorPart):
     def _written(self, value: Any) -> Any:
         """Convert an array to a list, and any other object to the text `str(value)`.
 
-        Raises ServiceFailure for a value without a text form.
+        Raises ServiceFailure for a generator, an awaitable, and an object with a memory address as
+        its text, such as `<Shop object at 0x7f...>`.
         """
         if hasattr(value, "tolist"):
             return value.tolist()
