@@ -134,8 +134,9 @@ class Night(Section):
 class Fork(Section):
     """Continue from a step of another run: `{run: quickstart-1f2e3d4c, step: 7}`.
 
-    The fork begins with step 8. It uses the problem order, the seeds and the learner state that the
-    other run has for step 8. With `optimizer_state: fresh`, the optimizer state is new.
+    In this example, the fork begins with step 8. It uses the problem order, the seeds and the
+    learner state of the other run's step 8. With `optimizer_state: fresh`, the optimizer state is
+    new.
     """
 
     run: str
@@ -335,7 +336,7 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The key of the reward that decides success: GOAL in a mixture, "" without rewards."""
+        """Key of the reward that decides success: "goal" with several tasks, "" without rewards."""
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
@@ -389,7 +390,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the values that determine a step's seeds: `(0, 7)`, or `(0, "night", 12, 7)`."""
+        """Return the inputs of a step's seeds: `(0, 7)`, or in night 12 `(0, "night", 12, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

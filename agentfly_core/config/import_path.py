@@ -219,7 +219,7 @@ def with_defaults(
     """Return settings of `maker` with all default values added, including defaults in subsections.
 
     With `with_defaults(GRPO, {"policy_loss": "gspo"})`, `policy_loss` becomes `{"use": "gspo",
-    "low": 3e-4, "high": 4e-4}`. Raises ValueError as `check_settings` does.
+    "low": 3e-4, "high": 4e-4}`. Raises the same errors as `check_settings`.
     """
     defaults = {
         p.name: p.default for p in parameters_of(maker).values() if p.default is not p.empty

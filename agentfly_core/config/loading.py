@@ -91,7 +91,7 @@ def flows() -> list[tuple[str, str]]:
 
 
 def has_lost(experiment: str, flow: str) -> bool:
-    """Whether the setting `flows` of an experiment in conf/ does not name `flow`.
+    """Whether `flow` is missing in the setting `flows` of an experiment in conf/.
 
     False if the file of the experiment cannot be read.
     """
@@ -324,7 +324,7 @@ def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JS
 def _in_full(key: str, value: JSON) -> JSON:
     """Return `{"weights": False}` for `update: none`, and any other value unchanged.
 
-    A later override such as `update.epochs=2` would otherwise remove `none`.
+    A later override such as `update.epochs=2` would otherwise undo `update: none`.
     """
     return {"weights": False} if (key, value) == ("update", "none") else value
 

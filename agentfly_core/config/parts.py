@@ -288,7 +288,7 @@ class OwnSettings:
     """The settings of the class or function of a tool, a reward, an agent or an environment:
     `OwnSettings(("tools", "0"), "my_search:Search", {"index": "wiki"}, ("use",))`.
 
-    - `keys`: the place of the section in the experiment's settings
+    - `keys`: the keys that lead to the section in the experiment's settings
     - `path`: the import path of the class or function
     - `taken`: the section's own keys. A setting must not have one of these names.
     """

@@ -251,9 +251,10 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """The indices of the learner's workers on each node: `{"localhost": (0, 1, 2)}`.
+        """The learner's workers on each node, as indices: `{"localhost": (0, 1, 2)}`.
 
-        With `learner_gpus: [1, 2, 3]`, the indices on the first node are (1, 2, 3).
+        On GPUs, the index of a worker is the index of the worker's GPU. With `learner_gpus: [1, 2,
+        3]`, the workers on the first node have the indices (1, 2, 3).
         """
         counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}
