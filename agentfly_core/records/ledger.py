@@ -74,7 +74,7 @@ def ledger(
 
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
-    """Write the rows of a step to the file FILE in a folder."""
+    """Write the rows of a step to the file `ledger.parquet` in a folder."""
     import pandas as pd  # imported here, because it takes half a second
 
     pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)

@@ -40,8 +40,8 @@ class Span:
 class Timing:
     """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`.
 
-    `counts` has how often each event occurred: `{"gateway/overruled/seed": 3}`. These counts become
-    metrics of the episode's shard (batch of episodes).
+    `counts` has the number of occurrences of each event: `{"gateway/overruled/seed": 3}`. These
+    numbers become metrics of the episode's shard (batch of episodes).
     """
 
     trajectory_id: str

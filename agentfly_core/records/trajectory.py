@@ -49,7 +49,7 @@ class Message:
 
     `reasoning` is the reasoning text of a reply, without the template's tags. `cut` means that the
     token limit ended the reply, so its text may be incomplete. `rewritten` means that the template
-    renders this message with tokens that differ from the sampled ones.
+    renders this message with tokens that differ from the sampled tokens.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -113,7 +113,7 @@ class Sampled:
     def part(self, begin: int, end: int, trained: bool) -> Self:
         """Return the span of the tokens from index `begin` up to, but not including, `end`.
 
-        Only a part that includes the last token keeps the span's `finish`.
+        The part has the `finish` of this span if it includes the last token, otherwise "stop".
         """
         return replace(
             self,
@@ -142,9 +142,9 @@ class Turn:
     - `context`: turns with the same value form one sequence of tokens
     - `call`: the index of the reply in the episode: 0, 1, ...
     - `temperature`: the temperature of this reply, or None for the experiment's temperature
-    - `state`: the texts from `state_key` of all environments before the reply
+    - `state`: the results of `state_key` of all environments before the reply, joined by spaces
     - `reward`: the sum of the rewards of the tools that the reply called, or None
-    - `pictures`: SHA-256 digests of pictures
+    - `pictures`: SHA-256 digests of the pictures that the model read
     - `continues`: if this turn starts a new context, the index of its conversation's previous turn
     """
 
@@ -337,8 +337,8 @@ class Trajectory:
     def trains(self, turn: Turn) -> bool:
         """Whether the reply of a turn is trained.
 
-        A reply is not trained if it is a greedy reply of a training episode, or if all its tokens
-        are untrained.
+        A reply at temperature 0 is not trained in a training episode. A reply is also not trained
+        if all its tokens are untrained.
         """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
