@@ -62,7 +62,10 @@ class NoKL(Section):
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the penalty for the next update. `before` has the metrics of the last update."""
+        """Return the penalty for the next update, which may have another weight.
+
+        `before` has the metrics of the last update.
+        """
         return self
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
@@ -153,7 +156,7 @@ class AdaptiveKL(RewardKL):
     def after(self, before: Mapping[str, float]) -> Self:
         """Return the penalty with the adapted weight.
 
-        The weight is not changed if the last update was without sampled tokens.
+        If the last update had no sampled tokens, the weight does not change.
         """
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:

@@ -72,8 +72,8 @@ class Outcomes:
         Each tensor in `values` is [n]. For two tensors, the call is `how(first, means_1, means_2)`.
         `first` contains the entries of the first tensor for the trajectories of the group.
         `means_1` and `means_2` contain one entry for each episode of the group: the mean of the
-        tensor over the trajectories of the episode. A group gets 0 if `means_1` contains nan, or
-        only equal values.
+        first or of the second tensor over the trajectories of the episode. All trajectories of a
+        group get 0 if `means_1` contains nan, or if all entries of `means_1` are equal.
 
         Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
         -0.5, 0, 0. Second example: a group has two episodes. The first episode has two trajectories

@@ -68,7 +68,11 @@ class PolicyGradient(ABC):
         return self.penalty.add_needs(needs)
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the algorithm for the next update. An adaptive KL penalty changes its weight."""
+        """Return the algorithm for the next update.
+
+        If the KL penalty is adaptive, the returned algorithm has another weight of the penalty.
+        `before` has the metrics of the last update.
+        """
         return replace(self, kl=self.kl.after(before)) if self.kl else self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
@@ -78,8 +82,8 @@ class PolicyGradient(ABC):
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """Compute the advantages from the outcomes of a whole update.
 
-        A KL penalty in the rewards is subtracted first. With `skip_cut`, trajectories that ended at
-        a limit get 0.
+        If the KL penalty is a RewardKL, it is first subtracted from the rewards. With `skip_cut`,
+        trajectories that ended at a limit get the advantage 0.
         """
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         # set to 0 after the advantages: a cut episode still counts in the baseline of its group
