@@ -53,11 +53,12 @@ def isolates() -> bool:
 
 
 def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> tuple[str, ...]:
-    """Return the command that runs `command` in a sandbox. `command` must be `[python, ...]`.
+    """Return a command that runs `command`, such as `["python", "agent.py"]`, in a sandbox.
 
-    `files` are visible in the sandbox. The program can reach one port in the sandbox. The listening
-    socket of this port is sent over `link`, and the function `listener` receives it at the other
-    end. Raises OSError or CalledProcessError if the interpreter cannot be run.
+    `files` are visible in the sandbox. The program can connect to port 80 of the sandbox. The
+    sandbox sends the listening socket of this port over `link`. The function `listener` receives
+    the socket at the other end. Raises OSError or CalledProcessError if the interpreter cannot be
+    run.
     """
     python, *paths = _interpreter(command[0])
     shown = [*map(os.path.abspath, files), *paths]

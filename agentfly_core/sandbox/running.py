@@ -89,7 +89,7 @@ class Session:
 
 @asynccontextmanager
 async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
-    """Yield an interpreter in a sandbox for the duration of the block.
+    """Yield an interpreter in a sandbox for the duration of the `async with` block.
 
         async with session() as it:
             await it.run("x = 6")

@@ -58,7 +58,10 @@ class AttackResult:
 
 @contextmanager
 def target() -> Iterator[Target]:
-    """Create a file with a secret, a listening port and a process. They exist during the block."""
+    """Create the targets of attacks: a file with a secret, a listening port and a process.
+
+    The targets exist during the `with` block.
+    """
     secret = secrets.token_hex(16)
     with (
         tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder,

@@ -107,7 +107,8 @@ class Monitor:
     def rest(self) -> tuple[int, int]:
         """Pause all processes until the next request.
 
-        Return the wait status (exit code or signal) and the peak memory in bytes.
+        Return the exit code of the last piece of code, in the form of a wait status, and the peak
+        memory of the process in bytes.
         """
         self._signal(signal.SIGSTOP)
         # reap orphans, because they count as processes
