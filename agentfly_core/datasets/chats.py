@@ -110,8 +110,8 @@ class RecordedChat:
     def followed_by(self, completion: RecordedChat) -> RecordedChat:
         """Return the chat with the messages of `completion` appended.
 
-        Only the appended messages are trained. Raises ValueError if the order of the messages is
-        invalid.
+        The messages of this chat are not trained. The appended messages are trained as in
+        `completion`. Raises ValueError if the order of the messages is invalid.
         """
         untrained = (False,) * len(self.messages)
         return RecordedChat(
@@ -139,8 +139,8 @@ def text_chat(role: Speaks, text: str) -> RecordedChat:
 def chat_of(value: Any) -> RecordedChat:
     """Read a chat from a list of messages, or from a text that contains such a list in JSON.
 
-    Raises ValueError if the list is invalid. The message is a phrase such as "message 3 has the
-    role 'bot', expected ...".
+    Raises ValueError if the list is invalid. The error message is a phrase such as "message 3 has
+    the role 'bot', expected ...".
     """
     if isinstance(value, str):
         try:
@@ -262,10 +262,10 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
 
 
 def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]:
-    """Remove a call from `waiting`, because the message `answer` contains its result.
+    """Find the call that the message `answer` answers, and remove it from `waiting`.
 
-    `waiting` has the calls without a result. Returns the key of the removed call, and the name of
-    its tool. Raises ValueError if `waiting` lacks the call.
+    `waiting` has the calls without a result, by id. Returns the id of the removed call, and the
+    name of the call's tool. Raises ValueError if the call is not in `waiting`.
     """
     key = next(iter(waiting), "") if answer.tool_call_id is None else answer.tool_call_id
     if key not in waiting:

@@ -37,10 +37,11 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
 
 
 def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
-    """Return the name of the first field in PROMPTS that a row has, and the chat in this field.
+    """Return the name of the field that contains a row's prompt, and the chat in this field.
 
-    Raises ValueError if the row has none of the fields in PROMPTS. Also raises ValueError if the
-    row has a chat in another field, and the last question of this chat is different.
+    PROMPTS lists the possible fields, such as `question`. The first field that the row has is used.
+    Raises ValueError if the row has none of these fields. Also raises ValueError if the row has a
+    chat in another field, and the last question of this chat is different.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")
@@ -58,10 +59,10 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
 def demonstration_of(row: DataRow) -> RecordedChat:
     """Return the chat in a row that a warm start (supervised fine-tuning) imitates.
 
-    The whole chat is in one of the fields in CHATS. Alternatively, the row has a prompt, and a
-    completion in one of the fields in COMPLETIONS. Raises ValueError if the row has none or several
-    of the fields in CHATS and COMPLETIONS. Also raises ValueError if the chat does not contain a
-    reply to train.
+    The whole chat is in one of the fields in CHATS, such as `messages`. Alternatively, the row has
+    a prompt, and a completion in one of the fields in COMPLETIONS, such as `response`. Raises
+    ValueError if the row has none or several of the fields in CHATS and COMPLETIONS. Also raises
+    ValueError if the chat does not contain a reply to train.
     """
     choices = (*CHATS, *COMPLETIONS)
     if not (fields := _given(row, choices)):

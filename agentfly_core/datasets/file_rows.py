@@ -51,7 +51,7 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def first_fields(path: Path) -> set[str]:
-    """Return the names of the fields in the first FIRST rows of a file.
+    """Return the names of the fields in the first 100 rows of a file.
 
     Raises ValueError if the file is missing or cannot be read.
     """

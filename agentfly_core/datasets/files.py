@@ -34,15 +34,15 @@ def files(
 
     Fields of a row:
 
-    - The prompt is in the first field of PROMPTS that the row has. It is a text, or a list of
-      messages. If the last message is a reply, it is left out.
+    - The prompt is in the first field of PROMPTS that the row has, such as `question`. The prompt
+      is a text, or a list of messages. If the last message is a reply, it is left out.
     - `tools` selects the tools of the problem.
     - `id` is optional.
     - All other fields become facts (entries of `Problem.facts`), except an index that pandas wrote.
     - The fields in `needs` must not be missing or null.
 
-    The result also has a BadRow for each unusable row, and a Repeated for each row with the
-    question and the facts of another row. These objects are in the first split that uses the file.
+    The result also has a BadRow for each unusable row, and a Repeated for each row with the same
+    question and facts as another row. These objects are in the first split that uses the file.
 
     A row is used in only one split, even if several splits have the row in their files. Problems
     are drawn first for the test split, then for the validation split, and last for the training
@@ -76,7 +76,7 @@ def files(
 
 
 class _Source:
-    """The problems of a file in random order. `draw` takes problems away from the beginning."""
+    """The problems of a file in random order. Each call of `draw` returns the next problems."""
 
     def __init__(
         self, path: Path, needs: Sequence[str], columns: Columns, draw: random.Random

@@ -22,12 +22,12 @@ OURS = "agentfly"
 
 @checked(frozen=True)
 class RecordedCall:
-    """The tokens of a call of a model: `RecordedCall((1, 87), (57, 2), (-0.1, -0.2), (True,
-    True))`.
+    """The token ids of a prompt and of a model's reply: `RecordedCall((1, 87), (57, 2), (-0.1,
+    -0.2), (True, True))`.
 
-    `prompt` has the tokens that the model read. `logprobs` and `trained` have an entry for each
-    sampled token: its log-probability, and whether it is trained. Raises ValueError if their
-    lengths differ.
+    `prompt` has the tokens that the model read, and `sampled` the tokens of the reply. For each
+    sampled token, `logprobs` has the log-probability, and `trained` is True if the token is
+    trained. Raises ValueError if these three fields have different lengths.
     """
 
     prompt: tuple[NonNegativeInt, ...]
