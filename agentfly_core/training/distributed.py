@@ -70,7 +70,7 @@ def weight(engine: DeepSpeedEngine, parameter: nn.Parameter) -> Tensor:
 
 
 def moment(engine: DeepSpeedEngine, parameter: nn.Parameter, name: str) -> Tensor:
-    """Return a moment of AdamW for a parameter. `name` is one of MOMENTS.
+    """Return a moment of AdamW for a parameter. `name` is "exp_avg" or "exp_avg_sq".
 
     All ranks must call this function together.
     """

@@ -87,11 +87,11 @@ class Policy(nn.Module):
 
 
 class Projection(nn.Module):
-    """An output layer that saves memory: it computes the logits of few tokens (PIECES) at a time.
+    """An output layer that computes the logits in pieces, which saves memory.
 
-    `cap` is for soft-capping (arXiv 2408.00118). A single call of the module processes all tokens.
-    At ZeRO stage 3, each call gathers the weights from all ranks, so all ranks must make the same
-    number of calls.
+    A piece has 256 tokens on a CPU, and 1,024 tokens on a GPU. A single call of the module
+    processes all pieces. At ZeRO stage 3, each call gathers the weights from all ranks, so all
+    ranks must make the same number of calls. `cap` is for soft-capping (arXiv 2408.00118).
     """
 
     def __init__(self, layer: nn.Linear, cap: float | None) -> None:
