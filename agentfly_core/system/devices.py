@@ -147,9 +147,9 @@ def _lock(path: Path) -> IO[str] | None:
 
 
 def _holder(path: Path) -> str:
-    """Read the name of the process that holds a lock from the lock file.
+    """Return the name of the process that holds a lock, as written in the lock file.
 
-    Control characters are removed.
+    Control characters are removed. If the file is empty, the result is "another process".
     """
     with suppress(OSError), path.open(errors="replace") as file:
         return "".join(filter(str.isprintable, file.read(LONGEST))) or "another process"

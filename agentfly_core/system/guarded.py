@@ -55,7 +55,7 @@ class Lines:
 
     @property
     def at_end(self) -> bool:
-        """Whether the other side has closed the socket and all of its lines are read."""
+        """Whether the other side has closed the socket, and all lines that it sent are read."""
         try:
             return self._readable(0) and not self.socket.recv(1, socket.MSG_PEEK)
         except ConnectionResetError:

@@ -17,8 +17,10 @@ from agentfly_core.system.supervisor import become_subreaper, die_with_parent, k
 
 
 def main() -> None:
-    """Fork a child that runs the module. When the child ends or stdin is closed, kill all
-    descendants. If the child has ended, end with the same exit code or signal.
+    """Fork a child that runs the Python module in this program's arguments.
+
+    When the child ends or stdin is closed, kill all descendants. If the child has ended, end with
+    the child's exit code or signal.
     """
     module, *numbers = sys.argv[1:]
     become_subreaper()

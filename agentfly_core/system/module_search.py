@@ -66,7 +66,10 @@ def for_children() -> dict[str, str]:
 
 
 def require_package(requirement: str, extra: str) -> None:
-    """Raise ValueError if a package is missing: `require_package("math-verify==0.9.0", "math")`."""
+    """Raise ValueError if a package is missing: `require_package("math-verify==0.9.0", "math")`.
+
+    `extra` is the extra of AgentFly to which the package belongs, for the error message.
+    """
     name = requirement.partition("==")[0]
     if importlib.util.find_spec(name.replace("-", "_")) is None:
         raise ValueError(

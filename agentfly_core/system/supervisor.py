@@ -114,7 +114,7 @@ def _keep_alive(
 
 
 def become_subreaper() -> None:
-    """Adopt orphaned descendants of this process."""
+    """Make this process the new parent of descendants that lose their parent."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

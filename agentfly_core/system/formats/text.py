@@ -121,7 +121,7 @@ def redact(text: str) -> str:
 
 
 def holders(text: str) -> dict[str, str]:
-    """Return the environment variables with secrets that occur in the text, and their values."""
+    """Return the secrets that a text contains, by the name of their environment variable."""
     return {
         name: value
         for name, value in environment().items()
