@@ -230,7 +230,7 @@ class Tool(author_part.AuthorPart):
     def _written(self, value: Any) -> Any:
         """Convert an array to a list, and any other object to the text `str(value)`.
 
-        Raises ServiceFailure for a generator, an awaitable, and an object with a memory address as
+        Raises ServiceFailure for a generator, an awaitable, and an object with a memory address in
         its text, such as `<Shop object at 0x7f...>`.
         """
         if hasattr(value, "tolist"):
