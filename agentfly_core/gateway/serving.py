@@ -49,8 +49,8 @@ class ServedPolicy:
     speakers. Two requests belong to the same episode if their messages before the first reply are
     equal. If a client sends back an earlier reply, the prompt contains the tokens that were sampled
     for this reply. The text of this reply is not encoded a second time. The most recently used
-    episodes are kept, with at most MOST_BYTES in total. If the sampler dies, the future `lost`
-    raises the error.
+    episodes are kept; their total size is at most MOST_BYTES bytes. If the sampler dies, the future
+    `lost` raises the error.
     """
 
     name: str
