@@ -10,8 +10,9 @@ class BudgetSpent(NoReply):
 
 
 class Budget:
-    """The numbers of requests and tokens that a command may still use: `Budget("judge", 1000,
-    2_000_000)`.
+    """Limits the requests and tokens that a command may use at a chat service.
+
+    Example: `Budget("judge", 1000, 2_000_000)` allows 1000 requests and 2 million tokens.
 
     Requests, including retries, are counted before they are sent. Tokens are counted when the
     answer arrives, so the answers of requests in flight may exceed the limit. The class is
