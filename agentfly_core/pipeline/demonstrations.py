@@ -169,7 +169,7 @@ def boundless(spec: RolloutSpec) -> RolloutSpec:
     """Return a copy of the spec, with limits that suit a byte tokenizer.
 
     A byte tokenizer needs more tokens for the same text. In the copy, replies and contexts may have
-    any length, and the limit on observations is multiplied by BYTES_A_TOKEN.
+    any length, and the limit on observations is multiplied by the constant BYTES_A_TOKEN.
     """
     return replace(
         spec,
@@ -189,9 +189,9 @@ def unshown(
 ) -> list[Spans]:
     """Return token spans from which the tokenizer of the model `nano` is made.
 
-    This is used for experiments without demonstrations. Each item of the result contains the prompt
-    of a problem, and a call of every tool with empty arguments. `quotas` contains the number of
-    problems of each task.
+    The function is used for experiments without demonstrations. Each item of the result contains
+    the prompt of a problem, and a call of every tool with empty arguments. `quotas` contains the
+    number of problems of each task.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -114,9 +114,10 @@ def require_room(
 ) -> None:
     """Raise PromptTooLong if the first prompt of a problem leaves no room for a reply.
 
-    This is checked only for the agent `tool_loop`, because the first prompt of any other agent
-    depends on its code. Raises ValueError if a problem selects a tool that the experiment lacks.
-    Also raises ValueError if a problem has a system message although `agent.system` is set.
+    The length of first prompts is checked only for the agent `tool_loop`. The first prompt of any
+    other agent depends on the agent's code. Raises ValueError if a problem selects a tool that the
+    experiment lacks. Also raises ValueError if a problem has a system message although
+    `agent.system` is set.
     """
     for name, some in by_task(problems, tasks).items():
         spec = rollout_spec(tasks[name], {}, tokenizer)

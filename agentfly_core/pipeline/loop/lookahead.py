@@ -25,9 +25,10 @@ PlayStep = Callable[[Pointer, int, int], PlayedStep]
 def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool with one thread.
 
-    The end of the `with` block waits for the running call, and cancels the calls that have not
-    started. Set `plays` for a thread that plays episodes. If the `with` block is interrupted, it
-    does not wait for such a thread. The thread's job is cancelled when the services end.
+    At the end of the `with` block, calls that have not started are cancelled. Then the function
+    waits until the running call has ended. Set `plays` for a thread that plays episodes. After an
+    interrupt, the function does not wait for such a thread, because the thread's job is cancelled
+    when the services end.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:

@@ -123,11 +123,12 @@ class PreparedPlay:
     at_once: int
 
     def play(self, logs: Path, mode: Mode) -> Played:
-        """Play, publish and score the episodes. They get the next free name of the experiment.
+        """Play, publish and score the episodes.
 
-        Episodes are stored in batches (shards). If an error occurs before the first batch is
-        stored, the name becomes free again. Raises ServiceLost if the sampler dies, NoReply for an
-        error in a policy function, and EpisodeBroken for an error in a template or a sampler.
+        Episodes are stored in batches (shards), under the next free name of the experiment. If an
+        error occurs before the first batch is stored, the name becomes free again. Raises
+        ServiceLost if the sampler dies, NoReply for an error in a policy function, and
+        EpisodeBroken for an error in a template or a sampler.
         """
         here, store = self.experiment, self.experiment.store
         with PlayerServices(here, self.player).started(logs) as ready:

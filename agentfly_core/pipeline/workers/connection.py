@@ -97,7 +97,7 @@ class Connection:
     def received(self) -> FromWorker | None:
         """Return the next message of the worker, or None if no message arrives in time.
 
-        The constant LOOK is the waiting time. If the worker is then blocked, it is killed. A worker
+        The constant LOOK is the waiting time. At its end, a blocked worker is killed. A worker
         counts as blocked if its last heartbeat is too old. The maximum age is the longest time
         limit of its running calls plus the constant MARGIN. Raises Disconnected if the worker has
         died.

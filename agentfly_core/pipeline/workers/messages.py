@@ -139,8 +139,8 @@ class Failed:
     """Reports that a job ended with an error: `Failed("GateClosed", "9 of 64 episodes failed ...",
     False)`.
 
-    `text` is the message of the error. If the type of the error is not in ERRORS, `text` is its
-    traceback.
+    `kind` is the type of the error. `text` is the message of the error. For a type that is not in
+    the constant ERRORS, `text` is the traceback. If `worn` is set, the worker must be replaced.
     """
 
     kind: str
