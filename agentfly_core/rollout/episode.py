@@ -301,8 +301,9 @@ class Episode(Speaker):
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
         """Register `count` concurrent branches that begin with the history of `trunk`.
 
-        `trunk` does not sample while these branches run, but the sampler still counts it. So the
-        first branch takes the place of `trunk`. Only further branches are reported to the sampler.
+        While these branches run, `trunk` does not sample, but the sampler still counts it as
+        running. The first branch takes its place, so only further branches are reported to the
+        sampler.
         """
         for _ in range(count):
             if trunk.parts:

@@ -54,7 +54,8 @@ class Instance:
     """A running environment, and the problem for which it is leased.
 
     Example: `Instance(Shop(), 8123.5, 3, problem)`. `born` is the start time of the environment, as
-    a value of `time.monotonic()`. `returning` is the task that ends the lease.
+    a value of `time.monotonic()`. `uses` is the number of its leases. `returning` is the task that
+    ends the lease.
     """
 
     environment: Environment

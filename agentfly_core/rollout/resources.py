@@ -39,9 +39,10 @@ class ResourceManager:
             async with resources.leases([Shop], problem, timeout=60) as lent:
                 shop = lent[Shop]
 
-    An integer `n` in `limits` means `Limit(n)`. All methods run on one event loop. The beginning of
-    the outer block kills child processes that a killed run has left behind. The end of the outer
-    block closes all environments, and raises RuntimeError if an environment is still leased.
+    An integer `n` in `limits` means `Limit(n)`. All methods run on one event loop. When the
+    outer `with` block begins, child processes that a killed run has left behind are killed. When
+    the outer `with` block ends, all environments are closed. If an environment is then still
+    leased, RuntimeError is raised.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:

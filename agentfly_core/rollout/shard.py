@@ -233,9 +233,9 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """Split episodes into two rows: one without environments, and one with environments.
+    """Divide episodes into two lists: first those without environments, then those with some.
 
-    The limits of the environments apply only to the second row.
+    The limits of the environments apply only to the second list.
     """
     rows = []
     for needs in (False, True):

@@ -51,8 +51,8 @@ class Context:
         """Return hidden states at the last token of the prompt that `reply` would use for `read`.
 
         `layers` are indices of layers; None means all layers. Nothing is appended or recorded.
-        Raises NoReply if the policy is not sampled in process. Raises ValueError for an unknown
-        layer, and the errors of `reply` for a prompt that is too long.
+        Raises NoReply if the policy is not sampled in process, and ValueError for an unknown layer.
+        For a prompt that is too long, raises the same errors as `reply`.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -252,7 +252,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Sample a reply with `sample`. Until its fork, a forked episode repeats parent replies."""
+        """Return the parent's recorded reply before the fork, otherwise a new reply of `sample`."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):

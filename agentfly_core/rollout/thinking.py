@@ -54,7 +54,8 @@ async def sample_spans(
 def _divided(sampled: Sampled, template: ModelTemplate) -> Iterator[Sampled]:
     """Yield the reasoning and the visible text of a reply as two spans.
 
-    Empty spans are omitted. For an empty reply, both spans are yielded.
+    An empty span is omitted if the other span contains tokens. For an empty reply, two empty spans
+    are yielded.
     """
     size, whole = template.reasoning_tokens(sampled.tokens), len(sampled.tokens)
     for begin, end, trained in ((0, size, template.train_reasoning), (size, whole, True)):

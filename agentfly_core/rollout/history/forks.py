@@ -19,8 +19,10 @@ Snapshot = Mapping[type[Lent], bytes]
 
 
 class AsksDifferently(ServiceFailure):
-    """The agent of a forked episode requested other replies or tool calls than in the parent
-    episode, or got other tool results.
+    """A forked episode did not repeat its parent episode up to the fork.
+
+    The agent requested other replies or tool calls than in the parent episode, or got other tool
+    results.
     """
 
     def __init__(self, difference: str) -> None:

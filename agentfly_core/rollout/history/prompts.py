@@ -40,7 +40,7 @@ class SampledReply(NamedTuple):
 def prompt_after(
     before: Reply | None, read: Sequence[Message | Observation], form: Form, template: ChatTemplate
 ) -> Prompt:
-    """Return the prompt that consists of the conversation up to `before` and the messages `read`.
+    """Return the prompt with all messages up to the reply `before`, and then the messages `read`.
 
     If the template can extend the tokens of the reply `before`, the prompt continues these tokens.
     """
