@@ -41,7 +41,7 @@ class Experiment:
     - `origin`: for each setting, where its value comes from
     - `tasks`: the tasks by name. Without a mixture, the only key is `single`.
     - `whole`: all tasks joined to one task
-    - `pinned`: for each role of a frozen speaker, the digest that was recorded when the run began
+    - `pinned`: the result of `frozen` that was recorded when the run began, or None
     """
 
     name: str
@@ -280,8 +280,9 @@ class Experiment:
         return self.site.model_copy(update=each)
 
     def evaluation_keys(self, policy: Pointer, data: Pointer, split: str) -> list[ArtifactKey]:
-        """Return the keys under which the held-out episodes of a policy are stored, one for each
-        shard (batch of episodes).
+        """Return the keys of the held-out episodes of a policy.
+
+        There is one key for each shard (batch of episodes).
         """
         shards, key = self.evaluation_shards(data, split), StageKeys(self.settings).evaluation
         memory = self.memory_of(policy)

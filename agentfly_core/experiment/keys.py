@@ -210,8 +210,8 @@ class StageKeys:
         """Return the key of the scores of `rollouts`, the episodes of a step or an evaluation.
 
         The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. With
-        `rollout.refills`, the episodes so far are also scored before each decision whether the step
-        needs a further sampling round. `round` is 1 at the first decision.
+        `rollout.refills`, a step may need several sampling rounds. To decide this, the episodes are
+        also scored after the first round (`round` is 1), after the second round, and so on.
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")
