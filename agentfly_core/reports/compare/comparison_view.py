@@ -45,7 +45,7 @@ Curves = Mapping[str, Sequence[Curve]]
 def compared_runs(
     store: Store, references: Sequence[str], split: str
 ) -> tuple[RunComparison, Curves]:
-    """Compare runs and sweeps on a split, and return the comparison and their training curves.
+    """Compare runs and sweeps on a split. Return the comparison, and the runs' training curves.
 
     All runs are compared with the first run. Raises ValueError if the runs cannot be compared.
     """

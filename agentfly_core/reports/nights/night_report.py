@@ -123,7 +123,9 @@ class _StoredNight:
         return Evaluations(self.experiment).episodes(policy, "test", self.experiment.dataset)
 
     def signs(self) -> str:
-        """List the night's health signs (metrics that show failing training) and their steps."""
+        """List the night's health signs (metrics that show failing training), and the steps with
+        each sign.
+        """
         steps: dict[str, list[int]] = {}
         for step in self.steps:
             for name in due(self.experiment.settings.health, step["metrics"]):

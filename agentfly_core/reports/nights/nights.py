@@ -268,9 +268,9 @@ def recorded_changes(
 ) -> list[str] | None:
     """Return the recorded settings of a night that differ from today's settings, as overrides.
 
-    An interrupted night uses these overrides to continue with its first settings. Returns None if
-    the night has not begun. Raises ValueError if the run with the night's name belongs to another
-    experiment.
+    An interrupted night uses these overrides to continue with the settings with which it began.
+    Returns None if the night has not begun. Raises ValueError if the run with the night's name
+    belongs to another experiment.
     """
     record = record_of(store, night)
     if record is None:

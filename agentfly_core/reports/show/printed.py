@@ -177,8 +177,8 @@ def show_both(
 ) -> RenderableType:
     """Show the chosen episodes of two policies below a summary.
 
-    `episodes` has all episodes that both policies have played, and `matching` is the number of the
-    first policy's episodes that meet the user's conditions.
+    `episodes` has all pairs of episodes with the same problem and index. `matching` is the number
+    of the first policy's episodes that meet the user's conditions.
     """
     changes = [twice.change or 0.0 for twice in episodes]
     fell, rose = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
