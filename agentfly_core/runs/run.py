@@ -266,7 +266,7 @@ def recorded_settings(record: RunRecord) -> Settings:
 def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
     """Load the experiment of a run.
 
-    Of the settings of the site, only the chat services are loaded from run.json. All others have
+    The chat services of the site are loaded from run.json. All other settings of the site have
     their defaults.
     """
     site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
@@ -302,7 +302,7 @@ def stages_before(store: Store, name: str) -> StagesBefore:
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
     """Return the ids of a run in other systems.
 
-    If the file is damaged, a warning is logged and the result is empty.
+    If the file with the ids is damaged, a warning is logged and the result is empty.
     """
     loss = "The ids of the run in Prefect and MLflow are lost."
     links: dict[str, list[str]] | None = undamaged(store, RunLayout(name).links, loss)

@@ -12,7 +12,7 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def tags_of(store: Store, run: str) -> tuple[str, ...]:
     """Return the sorted tags of a run.
 
-    If the file is damaged, a warning is logged and the result is empty.
+    If the file with the tags is damaged, a warning is logged and the result is empty.
     """
     stored = undamaged(store, RunLayout(run).tags, "The tags of the run are lost.")
     return tuple(stored["tags"]) if stored else ()

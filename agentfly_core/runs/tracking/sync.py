@@ -157,8 +157,8 @@ class _Sender:
     def data(self) -> Pointer:
         """The dataset that the run uses, as run.json records it.
 
-        The source files of the dataset may have changed since then. Raises FileNotFoundError if the
-        run has not read a dataset yet.
+        The source files of the dataset may have changed since the run recorded it. Raises
+        FileNotFoundError if the run has not read a dataset yet.
         """
         record = self.run.record
         if "dataset_uri" not in record:
