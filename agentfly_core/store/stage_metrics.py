@@ -32,8 +32,8 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """Yield a dict for the metrics of a stage. At the end of the `with` block, write them to a
-    file.
+    """Yield a dict for the metrics of a stage. At the end of the `with` block, write the metrics to
+    a file.
 
     The file also has the duration of the block. Infinite values and NaN are left out.
     """
