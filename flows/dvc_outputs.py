@@ -84,7 +84,7 @@ def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
 def write_run(store: Store, steps: range, summary: Summary) -> None:
     """Write the files of a finished run for DVC.
 
-    They are the uri and digest of the last policy, the summary, and a table of steps for `dvc
+    The files have the uri and digest of the last policy, the summary, and a table of steps for `dvc
     plots`.
     """
     experiment, run = summary["experiment"], summary["run"]

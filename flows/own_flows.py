@@ -22,8 +22,8 @@ def own_flow(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> list[dict[str, Any]]:
-    """Run a function from an experiment's `flows`. Show its rows in Prefect and MLflow, and return
-    them.
+    """Run a function from an experiment's `flows`. Show the result rows in Prefect and MLflow,
+    and return the rows.
 
     Raises ValueError for a flow that the experiment does not have.
     """

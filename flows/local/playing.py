@@ -20,7 +20,7 @@ def played_on_terminal(
     """Prepare, play and store episodes, and show them on the terminal.
 
     `name` is "experiment" to show a progress bar, "live" to show each turn, or "chat" for a chat
-    with the user. Returns None if the user ends a chat without a message.
+    with the user. Returns None if the user ends the chat before the first message.
     """
     logs, show = settle().state / "logs" / "play", partial(console.print, soft_wrap=True)
     with logging_to(logs / "play.log"):

@@ -208,7 +208,7 @@ class Deployments:
 def deployable() -> list[object]:
     """Return values that change if the flows must be deployed again.
 
-    They are the modification time of prefect.yaml, and the names of the experiments, of their
+    The values are the modification time of prefect.yaml, and the names of the experiments, of their
     flows, and of the sites.
     """
     path = Path("prefect.yaml")

@@ -69,7 +69,7 @@ def record_missed(ledger: NightLedger, today: date) -> None:
 
 
 def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
-    """Return the dates between two times on which nights of an experiment are scheduled.
+    """Return the dates on which nights are scheduled, from the time `since` to the time `until`.
 
     A date is in the time zone of its schedule. Dates before the last change of a schedule are left
     out, because the schedule may have been switched off before.
