@@ -41,9 +41,9 @@ class ProgramAgent:
     either text or a JSON object such as `{"answer": "99", "counts": {"retry": 2}}`. The counts
     become metrics of the rollout.
 
-    - `speakers` divides the requests among several speakers. `{"critic": {"model": "critic-*"}}`
-      assigns requests for these models to the speaker `critic`. All other requests belong to the
-      speaker `program`.
+    - `speakers` divides the requests among several speakers. With `{"critic": {"model":
+      "critic-*"}}`, a request for a model with a name such as "critic-1" belongs to the speaker
+      `critic`. All other requests belong to the speaker `program`.
     - `train` lists the trained speakers. The default is all speakers that are not in
       `agent.frozen`.
     - `facts` lists names of facts (entries of `Problem.facts`) that are added to the line of JSON.
@@ -53,8 +53,8 @@ class ProgramAgent:
       interpreter that has imported these modules. The modules must not start threads, and `command`
       must be `[python, script.py, ...]`.
     - `sandbox` runs the program in the sandbox. `command` must then be `[python, ...]`. In the
-      sandbox, the program has access to `files`, the interpreter's virtual environment and the
-      gateway.
+      sandbox, the program has access to `files`, the interpreter's virtual environment and
+      OPENAI_BASE_URL.
     """
 
     def __init__(
@@ -97,7 +97,8 @@ class ProgramAgent:
 class FunctionProgram:
     """Plays an episode with a plain function.
 
-    The function gets the problem and the base URL of OpenAI's API, and returns the answer.
+    The function gets the problem and a base URL for a client of OpenAI's API. The policy replies to
+    the client's requests. The function returns the answer.
     """
 
     def __init__(self, function: ProgramFunction) -> None:

@@ -37,8 +37,9 @@ class React:
         Action Input: 41+58
         Observation:
 
-    After the tool's answer, the model ends the episode with `Final Answer: 99`. Replies in another
-    format get an error message. Replies that were cut at a token limit do not count as answers.
+    The model reads the tool's answer and may call a tool again. A reply with `Final Answer: 99`
+    ends the episode. A reply in neither of these two formats gets an error message. Replies that
+    were cut at a token limit do not count as answers.
 
     The experiment needs `template.show_tools: false`, and `Observation:` in `agent.stop`, so that
     the model cannot invent answers of tools. If `instructions` is True, the system message explains

@@ -12,7 +12,7 @@ async def tool_loop(episode: Episode) -> Ending:
 
 
 async def last_reply(speaker: Speaker, *read: Message | Observation) -> Message:
-    """Execute the tool calls in a speaker's replies. Return the first reply without a call.
+    """Sample replies and execute their tool calls. Return the first reply without a call.
 
     `read` has the messages that the speaker reads before its first reply.
     """
