@@ -27,8 +27,9 @@ class Interpreter(Environment):
         self._session = Session(await asyncio.to_thread(chosen), LIMITS)
 
     async def run(self, code: str, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code with the state of earlier calls. `collect` contains the names of files to
-        return.
+        """Run code with the state of earlier calls.
+
+        `collect` contains the names of the files to return.
         """
         return await self._session.run(code, collect)
 

@@ -48,8 +48,9 @@ class Workspace(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Create the problem's files. Raises ToolError for a name outside of the workspace, such as
-        "../a".
+        """Create the problem's files.
+
+        Raises ToolError for a name outside of the workspace, such as "../a".
         """
         self.files: dict[str, str] = {}
         self._before: list[dict[str, str]] = []
