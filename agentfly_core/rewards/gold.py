@@ -83,7 +83,7 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
 
 
 def _checked(values: object, problem: Problem, name: str) -> list[str | int | float]:
-    """Return a list of texts and numbers. Texts are stripped of outer white space.
+    """Check `values`, and return them with texts stripped of outer white space.
 
     Raises ValueError if `values` is not a list, or if the list is empty. Also raises ValueError for
     empty texts, for infinite numbers and NaN, and for values of other types.

@@ -107,7 +107,7 @@ def _bare(text: str) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the index of the closing brace for the opening brace before the index `start`.
+    """Return the index of the closing brace. The opening brace is directly before `start`.
 
     Without a closing brace, return `start`.
     """

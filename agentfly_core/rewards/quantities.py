@@ -70,8 +70,8 @@ _BASE = re.compile(r"(?=[0-9A-Fa-f]*\d)([0-9A-Fa-f]+)_\{?(\d{1,2})\}?", re.ASCII
 def plain(text: str) -> str:
     """Replace Unicode characters by ASCII or LaTeX.
 
-    These are minus signs, multiplication signs, degree signs, special spaces and superscript
-    digits.
+    The replaced characters are minus, multiplication, degree and infinity signs, special spaces and
+    superscript digits.
     """
     raised = _RAISED_NUMBER.sub(lambda match: f"^{{{match[0].translate(_RAISED)}}}", text)
     return raised.translate(_SIGNS)
@@ -80,10 +80,11 @@ def plain(text: str) -> str:
 def without_unit(text: str) -> str:
     """Return the number of a quantity without its unit: "5" for "5 cm^2", "\\$5" and "5 clips".
 
-    The text "5 percent" becomes "5\\%". A text that is not a quantity is returned as `plain`
-    returns it. A unit is a degree sign, a currency, or at most four words after a space. Words such
-    as "million" are not units. A unit of one letter needs a space before it, because `4s` is a
-    term.
+    The text "5 percent" becomes "5\\%". For a text that is not a quantity, the result is
+    `plain(text)`. A unit is a degree sign, a currency, at most four words after a space, or an
+    abbreviation such as "cm" with or without a space. A unit of one letter needs a space, because
+    "4s" may be the product of 4 and s. The text "5 million" stays unchanged, because "million" is
+    not a unit.
     """
     signs = plain(text)
     spelled = " ".join(_SPACE.sub(" ", _TEXT.sub(r" \1 ", signs)).split())
