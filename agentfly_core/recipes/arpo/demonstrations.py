@@ -11,9 +11,9 @@ from agentfly_core.recipes.arpo.vault import HANDLES, WAYS
 def handles(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
     """Return a policy that opens vaults with the tool `turn`.
 
-    After one of the six handles, a lamp lights. The policy turns the next handle in the direction
-    that belongs to the lamp's colour, and it turns all other handles left. `spoilt` is the share of
-    episodes in which the handle after the lamp is turned in a random direction instead.
+    A lamp lights after the turn of one of the six handles. The policy turns the next handle in the
+    direction that belongs to the lamp's colour. It turns all other handles left. In a share
+    `spoilt` of the episodes, it turns the handle after the lamp in a random direction instead.
     """
 
     async def policy(conversation: Conversation) -> str:

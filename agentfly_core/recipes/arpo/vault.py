@@ -18,11 +18,12 @@ def vaults(
 
         Problem("vault-4217", "Open vault 4217.", {"lamp": "red", "handle": 3, "direction": "up"})
 
-    A vault has six handles. After one of them, a lamp lights. The fact `handle` is the number of
-    this handle, from `first` to 5. The fact `lamp` is the lamp's colour. The possible colours are
-    the first `lamps` elements of LAMPS. The fact `direction` is the direction in which the next
-    handle must be turned. This direction depends only on the colour and on the seed. The model can
-    learn the direction only from rewards. Raises ValueError for more than 9,000 vaults.
+    A vault has six handles, which are turned one after the other. A lamp lights after the turn of
+    one of them. The fact `handle` is the number of this handle, from `first` to 5. The fact `lamp`
+    is the lamp's colour. The possible colours are the first `lamps` elements of LAMPS. The fact
+    `direction` is the direction in which the next handle must be turned. This direction depends
+    only on the colour and on the seed. The model can learn the direction only from rewards. Raises
+    ValueError for more than 9,000 vaults.
     """
     if train + validation + test > 9_000:
         raise ValueError(
@@ -46,8 +47,9 @@ def vaults(
 class Vault(Environment):
     """A vault with six handles, which are turned one after the other.
 
-    After one of the handles, a lamp lights. The colour of the lamp determines the direction of the
-    next turn. If this direction is correct, the vault opens after the sixth turn.
+    A lamp lights after the turn of one of the handles. The colour of the lamp determines the right
+    direction for the next turn. If the next turn has this direction, the vault opens after the
+    sixth turn.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -62,7 +64,11 @@ class Vault(Environment):
         self.ways = json.loads(snapshot)
 
     def turn(self, way: str) -> str:
-        """Turn the next handle, and return "next handle", "last handle" or "lamp COLOUR"."""
+        """Turn the next handle in the direction `way`.
+
+        Returns "last handle" after the sixth turn, and a text such as "lamp red" if a lamp lights.
+        Otherwise returns "next handle".
+        """
         self.ways.append(way)
         handle = len(self.ways)
         if handle >= HANDLES:

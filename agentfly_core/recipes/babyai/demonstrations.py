@@ -130,8 +130,8 @@ class Room:
 class Goal:
     """The goal of a mission: `Goal("put", "red ball", "blue key")`.
 
-    The verb is "go to", "pick up" or "put". "put" places `thing` next to the object `beside`; the
-    other verbs leave `beside` empty.
+    The verb is "go to", "pick up" or "put". For "put", the player puts the object `thing` next to
+    the object `beside`. For the other verbs, `beside` is empty.
     """
 
     verb: str
@@ -213,11 +213,12 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
-    """Whether the demonstration policy solves a new grid in at most MOST_CALLS calls of `act`.
+    """Return False if the demonstration policy fails to solve a new grid, else True.
 
-    `seen` is the text of the first view. The function executes the policy's actions, which changes
-    the grid. The result is also True for missions that the policy does not support, such as
-    missions in several rooms.
+    The policy fails if it needs more than MOST_CALLS calls of `act`. `seen` is the text of the
+    first view. The function executes the policy's actions, which changes the grid. Missions that
+    the policy does not support, such as missions in several rooms, are not tried: the result is
+    True.
     """
     if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
         return True

@@ -45,7 +45,7 @@ class BabyAI(Environment):
             )
 
     def act(self, action: str, times: int) -> None:
-        """Do an action of ACTIONS `times` times. Stop early when the mission is over."""
+        """Do an action of ACTIONS `times` times. Stop earlier if the mission ends."""
         for _ in range(times):
             if self.over:
                 return

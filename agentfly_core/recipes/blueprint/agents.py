@@ -73,10 +73,10 @@ async def interpreted(episode: Episode) -> str:
 
 
 async def built(designer: Speaker, blueprint: str) -> str:
-    """Call the tools `submit_blueprint`, `build` and `inspect`, and return their answers as one
-    text.
+    """Submit a blueprint, build it and inspect the building. Return the tools' answers as one text.
 
-    After an error, the remaining tools are not called.
+    The tools are `submit_blueprint`, `build` and `inspect`. After an error, the remaining tools are
+    not called.
     """
     reports = list[str]()
     submit = ToolCall("submit_blueprint", {"blueprint": blueprint})

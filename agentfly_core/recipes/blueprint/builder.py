@@ -56,7 +56,7 @@ class _Builder:
     def raised(self) -> dict[Voxel, Refusal]:
         """Place all blocks that can be placed.
 
-        Return the cells of all other blocks, with reasons.
+        Return a dict from the cell of each missing block to the reason why the block was refused.
         """
         waiting = {(int(x), int(y), int(z)) for x, y, z in np.argwhere(self.target)}
         while True:
@@ -80,8 +80,8 @@ class _Builder:
     def _pass(self, waiting: set[Voxel]) -> dict[Voxel, Refusal]:
         """Try to place a block in each cell of `waiting`, from the ground upwards.
 
-        Cells with a placed block are removed from `waiting`. The other cells are returned, with
-        reasons.
+        Cells with a placed block are removed from `waiting`. Return a dict from each other cell to
+        the reason why the block was refused.
         """
         heap = [(cell[2], cell) for cell in waiting]
         heapq.heapify(heap)
@@ -103,7 +103,7 @@ class _Builder:
         return refused
 
     def _scaffold(self, blocked: Collection[Voxel]) -> bool:
-        """Add scaffolding, so the builder can reach one of the blocked cells.
+        """Add scaffolding to let the builder reach one of the blocked cells.
 
         Returns False if no scaffolding could be added.
         """
@@ -117,8 +117,8 @@ class _Builder:
     def _stairs(self, blocked: Collection[Voxel]) -> list[Voxel]:
         """Find the shortest row of scaffolding from which the builder reaches a blocked cell.
 
-        This is a breadth-first search. The builder can walk on the row, and so can add the next
-        cell. The row contains no cell of the target. Without such a row, the list is empty.
+        The builder walks on the row to add its next cell. The row contains no cell of the target.
+        If no row is possible, the list is empty. The search is breadth-first.
         """
         grid = self.world.grid
         free = (grid == 0) & (self.target == 0)
@@ -175,9 +175,9 @@ def mask(cells: Collection[Voxel]) -> Mask:
 
 
 def in_reach(cells: Mask) -> Mask:
-    """Return a mask of all cells that are near another True cell of the mask `cells`.
+    """Return a mask of all cells that have a True cell of the mask `cells` near them.
 
-    Two cells are near each other if no coordinate differs by more than REACH.
+    Two different cells are near each other if no coordinate differs by more than REACH.
     """
     counts = cells.astype(np.int32)
     for axis in range(3):

@@ -36,8 +36,8 @@ def orders(
                 {"family": "tower", "parts": [["walls", "hollow_box brick 1 1 0 4 4 6"], ...]})
 
     All orders of a family with the same sizes, such as side 4, height 7 and mast 3, are in the same
-    split. This split is the same for every seed. With `survival`, the blocks are limited: the fact
-    `stock` has exactly the blocks of the building, and 64 blocks of scaffolding.
+    split. The split of the sizes does not depend on the seed. With `survival`, the stock of blocks
+    is limited. The fact `stock` then has the blocks of the building and 64 blocks of scaffolding.
     """
     draw, sizes = random.Random(seed), {name: _sizes(name) for name in families}
 

@@ -17,8 +17,8 @@ def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
     """Return a policy for the agent `Architect`.
 
     The policy interprets the order and draws the blueprint. `spoilt` is the share of episodes in
-    which one line of the blueprint is wrong: the line is missing, its coordinates are moved, or its
-    material is different.
+    which one line of the blueprint is wrong: the line is missing, or it has shifted coordinates or
+    a different material.
     """
 
     async def policy(conversation: Conversation) -> str:

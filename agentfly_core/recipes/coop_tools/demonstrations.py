@@ -41,8 +41,8 @@ def grounded(text: str) -> str:
 def executed(texts: Sequence[str]) -> str:
     """Reply as the executor, with the URL of a request for the task.
 
-    The document of the endpoint names the parameter of the request. The document's name may be
-    outdated. If the last message is an error with the new name, the request uses the new name.
+    The documentation of the endpoint contains the name of the request's parameter. This name may be
+    outdated. If the last message is an error with the right name, the request uses the right name.
     """
     document = re.search(r"GET (\S+):.*(?:\n  (\w+):)?", texts[0])
     assert document

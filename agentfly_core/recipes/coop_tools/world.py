@@ -51,7 +51,7 @@ class RestEndpoint:
 
     @property
     def document(self) -> str:
-        """The text of the document, as models read it."""
+        """The documentation as text, in the form that models read."""
         parameters = "".join(f"\n  {name}: {text}" for name, text in self.parameters.items())
         return f"GET {self.path}: {self.summary}{parameters}"
 
@@ -68,10 +68,10 @@ class RestWorld:
     """A REST service with films, people and shops. The seed determines its content.
 
     Requests change nothing. Films, people and shops have aspects, such as the ratings of a film
-    with the endpoint `/films/{id}/ratings`. Each such endpoint requires a parameter. The documents
-    of about one third of these endpoints contain an outdated name of the parameter. The answer to a
-    request with the outdated name is an error that contains the right name. Paths in `down` answer
-    with the status 503.
+    with the endpoint `/films/{id}/ratings`. Each such endpoint requires a parameter. The
+    documentation of about one third of these endpoints contains an outdated name of the parameter.
+    The answer to a request with the outdated name is an error that contains the right name. Paths
+    in `down` answer with the status 503.
     """
 
     def __init__(self, seed: int, down: frozenset[str] = frozenset()) -> None:
@@ -110,7 +110,7 @@ class RestWorld:
         return self._draw("parameter", kind, aspect).choice(sorted(OPTIONS))
 
     def is_outdated(self, kind: str, aspect: str) -> bool:
-        """Whether the document of an endpoint contains an outdated name of the parameter.
+        """Whether the documentation of an endpoint has an outdated name of the parameter.
 
         For example, `is_outdated("films", "ratings")` is for the endpoint `/films/{id}/ratings`.
         """

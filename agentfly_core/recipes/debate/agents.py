@@ -40,7 +40,10 @@ async def answered(debater: Speaker, read: Sequence[Message | Observation]) -> s
 
 
 def others(answers: Sequence[str], own: int) -> list[Message]:
-    """Make a message of all answers except the answer at the index `own`, such as "17, 99"."""
+    """Return one user message with all answers except the answer at the index `own`.
+
+    The content of the message is, for example, "17, 99".
+    """
     return [Message("user", ", ".join([*answers[:own], *answers[own + 1 :]]))]
 
 

@@ -12,11 +12,11 @@ TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 
 
 class Member:
-    """The object that one agent of the team gets as its episode.
+    """The object that an agent of the team gets instead of the episode.
 
-    Replies come from the agent's own speaker. The method `answer` sets `result`, not the answer of
-    the episode. All other attributes are from the speaker or, if the speaker lacks them, from the
-    episode.
+    Replies come from the agent's own speaker. The method `answer` sets `result` only, and does not
+    change the answer of the episode. All other attributes are from the speaker or, if the speaker
+    lacks them, from the episode.
     """
 
     def __init__(self, episode: Episode, speaker: Speaker) -> None:
@@ -26,7 +26,7 @@ class Member:
     def opening(self) -> tuple[Message | Observation, ...]:
         """The first messages of the episode.
 
-        The episode's system message is missing if the speaker has its own system message.
+        The episode's system message is left out if the speaker has its own system message.
         """
         own = self._speaker is self._episode
         return self._episode.opening[bool(self._episode.rules.system and not own) :]
@@ -55,10 +55,10 @@ class Evolve:
     the first agent's code in the setting `code_files`.
 
     The speaker `evolver` proposes and checks agents, and merges answers (see `PromptOperators`).
-    With `pool`, code proposes and checks the agents by their sets of skills, and the speaker only
-    merges answers (see `SymbolicOperators`). `Evolution` describes `children`, `generations`,
-    `proposals`, `quality_check` and `mutation`. `budget` limits the replies of an episode. No
-    generation begins if its replies could exceed this limit.
+    With `pool`, agents are proposed and checked by their sets of skills, without a model. The
+    speaker `evolver` then only merges answers (see `SymbolicOperators`). `Evolution` describes
+    `children`, `generations`, `proposals`, `quality_check` and `mutation`. `budget` limits the
+    replies of an episode. No generation begins if its replies could exceed this limit.
     """
 
     def __init__(

@@ -46,9 +46,7 @@ class QualityCheck(BaseModel):
 class PromptOperators:
     """The four operations of EvoAgent's Algorithm 1.
 
-    Each operation prompts the speaker in a new context.
-
-    The argument `result` is the text of an answer. Unreadable replies raise no error:
+    Each operation prompts the speaker in a new context. An unreadable reply raises no error:
     crossover then returns the parent unchanged, mutation returns None, and the quality check
     rejects the child.
     """
@@ -74,9 +72,10 @@ class PromptOperators:
         return _spec(await self._reply(prompt))
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
-        """Ask the speaker whether a child shares a skill with the team and differs from each agent.
+        """Return whether the speaker accepts the new agent `child` for the team.
 
-        The team contains the parents and the children accepted so far.
+        The prompt asks whether the new agent shares a skill with the team, and differs from each
+        agent of the team. The team contains the parents and the children accepted so far.
         """
         prompt = f"{_listed(team)}\nNew agent: {child.model_dump_json()}\n{CHECK}"
         try:

@@ -27,10 +27,10 @@ def ledgers(
         )
 
     A problem is a ledger of `shortest` to `longest` pages with one entry each. The fact `pages`
-    lists the page numbers with their entries. Splits share no pair of a page number and an entry.
-    Raises ValueError if `shortest` is below 2, `longest` is above 90, or `longest` is below
-    `shortest`. Each split has its own pool of pages. Also raises ValueError if the pool of a split
-    is too small for the requested number of ledgers.
+    lists the page numbers with their entries. A page with a certain number and entry, such as
+    [47, 12], occurs in only one split. Raises ValueError if `shortest` is below 2, `longest` is
+    above 90, or `longest` is below `shortest`. Also raises ValueError if a split has too few pages
+    for the requested number of ledgers.
     """
     if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(

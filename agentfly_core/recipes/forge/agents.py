@@ -18,9 +18,10 @@ NEXT = f"Done. Reply with the next action, or {TERMINATE}."
 class Forge:
     """An agent that improves its own tools, which are Python functions.
 
-    A step is either a proposal or a trial. In a proposal, the speaker `optimizer` changes the
-    functions. In a trial, the speaker `solver` answers questions with the changed functions. The
-    memory of the run stores the functions. The fact `role` of a problem determines its use:
+    Each step of the run is either a proposal or a trial. In a proposal, the speaker `optimizer`
+    changes the functions. In a trial, the speaker `solver` answers questions with the changed
+    functions. The memory of the run stores the functions. The fact `role` of a problem determines
+    the use of the problem:
 
     - `train` and `validation`: in a trial, the solver answers with the changed functions.
     - `test`: the solver answers with the best functions so far.
@@ -68,8 +69,8 @@ class Forge:
     async def action(self, optimizer: Speaker, text: str, before: Functions) -> Functions | None:
         """Return the functions after the optimizer's next action.
 
-        Return None if the optimizer ends the proposal, or if none of `trials` replies is a valid
-        action.
+        Return None if the optimizer ends the proposal, or if `trials` replies in a row contain no
+        valid action.
         """
         for _ in range(self.trials):
             reply = await optimizer.reply(Message("user", text))
@@ -94,8 +95,9 @@ async def solve(episode: Episode, functions: Functions) -> None:
 def request(state: State) -> str:
     """Write the first prompt of the optimizer.
 
-    The prompt has the best functions so far, and the training answers with the best functions. It
-    also has the rejected sets of functions of `State.failures`.
+    The prompt contains the best functions so far. For each training problem, it has the answer that
+    the solver gave with these functions. It also contains the rejected sets of functions of
+    `State.failures`.
     """
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:

@@ -43,10 +43,10 @@ class Trial(_Part):
 class State(_Part):
     """The memory after a step.
 
-    `best` has the best functions so far, and `results` the training answers with these functions.
-    `trying` has the functions that the next step tests, or None if the next step proposes
-    functions. `trials` has the results of all trials so far, in order. `finished` is True once a
-    proposal has changed nothing.
+    `best` has the best functions so far. `results` has the answers to the training problems that
+    the solver gave with these functions. `trying` has the functions that the next step tests, or
+    None if the next step proposes functions. `trials` has the results of all trials so far, in
+    order. `finished` is True once a proposal has changed nothing.
     """
 
     best: Functions = ()
@@ -69,10 +69,10 @@ class State(_Part):
 
     @property
     def failures(self) -> list[Trial]:
-        """The best of the rejected trials after the last accepted trial, at most FAILURES trials.
+        """At most FAILURES rejected trials: the best of all trials after the last accepted trial.
 
-        The trials are sorted by `train`, the share of right training answers. The best trial comes
-        last.
+        The best trial has the highest share of right answers to training problems (`train`), and
+        comes last.
         """
         last = self.trials[len(self.trials) - self.rejected :]
         return sorted(last, key=lambda trial: trial.train)[-FAILURES:]

@@ -14,9 +14,9 @@ class MessageHub:
             hub.add(south)
 
     Hubs can be nested. Within the inner block, replies of the inner hub's members go only to the
-    inner hub. When the inner block has ended, even with an exception, their replies go to the outer
-    hub again. At the end of its block, a hub waits until all its members have finished their work.
-    After that, the hub raises the first error of the replies that failed and were never awaited.
+    inner hub. After the inner block, the replies of these members go to the outer hub again, even
+    if the block raised an exception. At the end of its block, a hub waits until all its members
+    have finished their work. The hub then raises the first error of a reply that was not awaited.
     """
 
     def __init__(

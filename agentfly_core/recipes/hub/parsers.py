@@ -38,7 +38,7 @@ class JsonReply:
         """Find the only object in a text that has the expected fields, and return its fields.
 
         The second value is True if the text had to be repaired, or has text around the object.
-        Raises ReplyFault if no object or more than one object fits.
+        Raises ReplyFault if no object or several different objects have the expected fields.
         """
         text = text.strip()
         first = _object_at(text, text.find("{"))

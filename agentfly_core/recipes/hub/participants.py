@@ -68,11 +68,11 @@ class Participant:
         print((await review).content)
 
     Calling a participant requests a reply. A participant processes requests and messages in the
-    order of the calls. The audience is determined when the reply is requested. A participant can be
-    in several groups, such as hubs. The audience is the other members of the group that it joined
-    last, not counting groups that it has left. Each message of another participant is observed only
-    once, even if the message is also passed as an argument. Failed replies are not delivered to the
-    audience.
+    order of the calls. A participant can join several groups, such as hubs. The group that it
+    joined last is its current group. When it leaves this group, the group before is current again.
+    The audience of a reply is the other members of the current group at the time of the request.
+    Each message of another participant is observed only once, even if the message is also passed as
+    an argument. Failed replies are not delivered to the audience.
     """
 
     def __init__(self, name: str, agent: HubAgent) -> None:
@@ -101,7 +101,10 @@ class Participant:
         self._begin(self._observe(message))
 
     async def settled(self) -> None:
-        """Wait until all work has ended. Raise the first error of work that was never awaited."""
+        """Wait until all work has ended.
+
+        After that, raise the first error of work that was never awaited.
+        """
         work, self._work = self._work, []
         if errors := [e for one in work if (e := await one.error()) and not one.awaited]:
             raise errors[0]

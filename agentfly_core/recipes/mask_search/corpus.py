@@ -47,7 +47,10 @@ class Family(NamedTuple):
 
 
 def families(seed: int) -> list[Family]:
-    """Draw the numbers of all persons. The split of a number does not depend on the seed."""
+    """Draw a `Family` for each person of the encyclopaedia.
+
+    The split of a number, such as a person's number, does not depend on the seed.
+    """
     draw, drawn = random.Random(seed), list[Family]()
     # a constant seed, because a test name must not be a training name under another seed
     numbers = iter(random.Random(0).sample(_NUMBERS, 4 * sum(SIZES.values())))

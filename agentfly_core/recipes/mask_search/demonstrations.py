@@ -56,7 +56,7 @@ def rewritten(plan: Gaps, observations: Sequence[str]) -> str:
 
 
 def read(plan: Gaps, observations: Sequence[str]) -> list[str]:
-    """Act as the observer: return the text for each gap, or "" if no search result has it."""
+    """Act as the observer: return the text for each gap, or "" if no result has this text."""
     founder = _founder(plan.subject, observations)
     facts = [text for title, text in _pages(observations) if title == f"person {founder}"]
     stated = f"person {founder} {' '.join(facts)}".lower()

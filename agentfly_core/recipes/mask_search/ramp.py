@@ -54,11 +54,12 @@ def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problem
 def entities(page: Row, pages: Iterable[Row]) -> list[str]:
     """Return the names and numbers of a page that one or two searches in `pages` can find.
 
-    Such an entity occurs only once in the text of the page. It also occurs in a second page:
+    Such an entity occurs only once in the text of the given page, and also in another page. For
+    example, the given page "firm 3072" has the text "Its founder has badge 5738 and is person
+    4821.":
 
-    - If the second page mentions the title of the given page, one search finds the entity.
-    - If the title of the second page contains an entity that one search finds, two searches find
-      the entity.
+    - One search finds 4821 if another page mentions both the title "firm 3072" and 4821.
+    - Two searches find 5738 if the page with the title "person 4821" mentions 5738.
     """
     names, others = _names(page), [one for one in pages if one["id"] != page["id"]]
     linked = _mentioning(page["title"], others)
@@ -108,8 +109,8 @@ def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
     """Make questions about the pages of `encyclopaedia(seed)`, in the format of `ramp`.
 
     Each question has one answer. The field `source` is the id of the page about the firm in the
-    question. The training split has questions about only `persons` persons. This limit models the
-    usual case: labelled questions are rarer than pages.
+    question. The training split has at most `persons` questions, because labelled questions are
+    usually rarer than pages.
     """
     made: Problems = {split: [] for split in SPLITS}
     sources = {page["title"]: page["id"] for page in pages}

@@ -52,7 +52,7 @@ BASELINES: Mapping[str, tuple[Any, Any]] = {
 
 
 def leaderboard(task: Competition) -> dict[str, float]:
-    """Fit all baselines, and return their scores on the private rows by name."""
+    """Fit all baselines. Return the score of each baseline on the private rows, by name."""
     train, test = (pd.read_csv(io.BytesIO(task.files[f"{n}.csv"])) for n in ("train", "test"))
     scores = {}
     for name, (classifier, regressor) in BASELINES.items():

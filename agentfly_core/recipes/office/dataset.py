@@ -34,13 +34,13 @@ Tables = dict[str, list[tuple[Any, ...]]]
 
 @generated
 def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Make problems for each split. Each problem has its own database, and the KINDS take turns:
+    """Make problems for each split. Problem i is of the kind `list(KINDS)[i % len(KINDS)]`:
 
         Problem("city-3f2a90c1d4e5b678", "In which city is the company of the person who placed "
             "order 482?", {"answer": "Lyon", "kind": "city", "steps": 4, "database": "CREATE ..."})
 
-    `steps` is the number of lookups that find the answer. A person or company occurs in only one
-    split. This split is the same for every seed.
+    Each problem has its own database. `steps` is the number of lookups that find the answer. A
+    person or company occurs in only one split. The split of a name does not depend on the seed.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)
@@ -98,7 +98,7 @@ def _values(draw: random.Random, tables: Tables) -> dict[str, Any]:
 
     Some values fill the text of a question, such as `order`. The other values are answers: for
     example, `city` is the answer to a question of the kind "city". The order belongs to a person of
-    a randomly drawn company. Each company has the same probability, also if it has few orders.
+    a randomly drawn company. Each company has the same probability, even if it has few orders.
     """
     company, firm, city = draw.choice(tables["companies"])
     staff = [row for row in tables["people"] if row[2] == company]

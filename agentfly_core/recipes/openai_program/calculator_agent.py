@@ -73,7 +73,10 @@ def shared_client() -> openai.OpenAI:
 
 
 def solve(problem: Problem, base_url: str) -> str:
-    """Run the agent on a problem, and return its answer. The policy is served at `base_url`."""
+    """Run the agent on a problem, and return the agent's answer.
+
+    The policy is served at `base_url`.
+    """
     return work_out(shared_client().with_options(base_url=base_url), problem.prompt)
 
 

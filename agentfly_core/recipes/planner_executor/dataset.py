@@ -22,9 +22,9 @@ def two_steps(seed: int, train: int, validation: int, test: int) -> dict[str, li
             {"answer": "862", "steps": ["17 times 50", "plus 12"]},
         )
 
-    Problems that begin with the numbers 17 and 50, or with 50 and 17, are in only one split. This
-    is also true of all other pairs. Raises ValueError if more problems are requested than there
-    are.
+    All problems that begin with the same two numbers, such as 17 and 50, are in the same split. The
+    order of the two numbers does not matter. Raises ValueError if more problems are requested than
+    exist.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw = random.Random(seed)

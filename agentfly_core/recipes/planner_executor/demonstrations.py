@@ -12,7 +12,7 @@ def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3
     """Return a policy for both speakers of the agent `agents.planner_executor`.
 
     The planner names the next step of the calculation, and the executor calculates it with the
-    calculator. In a share `spoilt` of the episodes, one of the two makes a mistake. The planner may
+    calculator. In a share `spoilt` of the episodes, one speaker makes a mistake. The planner may
     mistype a step, stop early or misread the last result. The executor may use a wrong operation or
     report a wrong result.
     """

@@ -27,8 +27,8 @@ def shop(
         })
 
     The fact `order` is the right order: two pieces of the product with the key "47", and one piece
-    of the product with the key "81". Raises ValueError if more problems are requested than there
-    are, and for fewer than 2 or more than 36 products.
+    of the product with the key "81". Raises ValueError if more problems are requested than exist,
+    and for fewer than 2 or more than 36 products.
     """
     names = [f"{colour} {thing}" for colour, thing in product(COLOURS, THINGS)]
     if not 2 <= products <= len(names):

@@ -22,7 +22,7 @@ def kinds(seed: int, train: int, validation: int, test: int) -> dict[str, list[P
         Problem("animal-saw-France-horse", "Which of these is an animal: saw, France or horse?",
             {"answer": "horse", "options": ["saw", "France", "horse"], "kind": "an animal"})
 
-    Splits share no word. Raises ValueError if more problems are requested than there are.
+    Splits share no word. Raises ValueError if more problems are requested than exist.
     """
     draw = random.Random(seed)
     words: dict[str, dict[str, Sequence[str]]] = {split: {} for split in SHARES}

@@ -167,7 +167,7 @@ FAMILIES: Mapping[str, Callable[[Words], Folder]] = {one.__name__[1:]: one for o
 def terminal(
     seed: int, train: int, validation: int, test: int, families: tuple[str, ...] = LEARNED
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. Each problem has its own folder. The `families` take turns:
+    """Make problems for each split. Problem i is of the family `families[i % len(families)]`:
 
         Problem("rename-3f2a90c1d4e5b678",
             "Rename the files of amber-mills to tall-press, with their endings.", {
@@ -176,9 +176,10 @@ def terminal(
                 "expected": {"tall-press.log": "anna-berg\\n", "quiet-steel.md": "hugo-lind\\n"},
             })
 
-    A family is a kind of task, and FAMILIES has all families. `expected` has the files after a
-    successful episode. A name such as "amber-mills" or "anna-berg" occurs in only one split. This
-    split is the same for every seed. Raises ValueError for an unknown family, and without families.
+    A family is a kind of task, and FAMILIES has all families. `files` has the files of the folder
+    before the episode, and `expected` the files after a successful episode. A name such as
+    "amber-mills" or "anna-berg" occurs in only one split. The split of a name does not depend on
+    the seed. Raises ValueError for an unknown family, and if `families` is empty.
     """
     if not families or not {*families} <= FAMILIES.keys():
         got = ", ".join(repr(name) for name in families if name not in FAMILIES) or "none"

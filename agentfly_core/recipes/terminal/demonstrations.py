@@ -29,11 +29,11 @@ _COPIED: Sequence[Sequence[str]] = (
 
 
 def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
-    """A plan that returns a command for one file of the folder.
+    """A plan (generator) that returns a command for one file of the folder.
 
-    The plan first yields the command `look`, such as "ls", and receives its output. In this output,
-    it finds the first file name with the ending `ending`, or the first of all names if `ending` is
-    empty. It returns `command` with this file name instead of `{file}`.
+    The plan first yields the command `look`, such as "ls", and receives the output of this command.
+    It then returns `command` with a file name from the output instead of `{file}`. This is the
+    first name with the ending `ending`, or the first of all names if `ending` is empty.
     """
     listed = yield look.format(**fields)
     files = _ending_in(ending.format(**fields), listed) if ending else listed.split()

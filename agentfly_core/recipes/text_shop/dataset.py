@@ -52,8 +52,8 @@ def text_shop(
     the same number of problems. With only one catalogue, a model could memorise the ids of
     products. A wish has `attributes` attributes and `options` options. The catalogue always has a
     product that fits the wish. All wishes for the same category and attributes, such as "slim
-    cotton shirt", are in the same split. This split is the same for every seed. Raises ValueError
-    if more problems are requested than there are.
+    cotton shirt", are in the same split. The split of these wishes does not depend on the seed.
+    Raises ValueError if more problems are requested than exist.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()

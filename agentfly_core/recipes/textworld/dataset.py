@@ -70,9 +70,9 @@ def textworld(
     `worlds` is the number of worlds for training. With 256 worlds for training, there are 32 (an
     eighth) for validation and 32 for the test. Compiling the game of a world takes one or two CPU
     seconds. The shortest path from the starting room to the object has at least `moves` moves.
-    All hunts for the same object, such as "old key", are in the same split. This split is the same
-    for every seed. Hunts for an object with a different adjective, such as "new key", may be in
-    another split. Raises ValueError if more problems are requested than the worlds have.
+    All hunts for the same object, such as "old key", are in the same split. The split of an object
+    does not depend on the seed. Hunts for an object with a different adjective, such as "new key",
+    may be in another split. Raises ValueError if more problems are requested than the worlds have.
     """
     draw = random.Random(seed)
     # the seeds are distinct, because splits must not share a world

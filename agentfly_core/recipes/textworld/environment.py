@@ -135,17 +135,17 @@ class World:
 class TextWorld(Environment):
     """A treasure hunt in TextWorld (Côté et al., arXiv 1806.11532).
 
-    The facts of a problem contain the world, and the moves from the first room of the world to the
-    room in which the hunt starts. They also contain the description of this room, and the object to
-    take:
+    The facts of a problem are
 
         {"world": {"seed": 4711, "rooms": 8, "things": 8}, "way": ["north"],
          "seen": "-= Cozy Bar =-\\nYou've entered a bar...", "thing": "old key"}
 
-    The first command `take` ends the hunt: `over` becomes True. If it takes the right object, `won`
-    becomes True, too. Commands that save, restore or end a game are refused. The environment needs
-    the package textworld (the extra `textworld`). The package textworld installs jericho, a package
-    under the GPL.
+    `way` has the moves from the first room of the world to the room in which the hunt starts.
+    `seen` is the description of the room in which the hunt starts. `thing` is the object to take.
+    The first command `take` ends the hunt: `over` becomes True. If this command takes the right
+    object, `won` becomes True, too. Commands that save, restore or end a game are refused. The
+    environment needs the package textworld (the extra `textworld`). The package textworld installs
+    jericho, a package under the GPL.
     """
 
     notice: ClassVar[str] = (

@@ -48,7 +48,7 @@ Entities = Mapping[str, Sequence[Any]]
 def office_plans(
     seed: int, train: int, validation: int, test: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. The `kinds` take turns:
+    """Make problems for each split. Problem i is of the kind `kinds[i % len(kinds)]`:
 
         Problem("two-3f2a90c1d4e5b678", "What is the sum of the amount of order 482 and the staff "
             "of Amber Mills?", {"answer": "41", "kind": "two", "steps": 3, "plan": [{"tool": "sql",
@@ -58,8 +58,8 @@ def office_plans(
 
     `plan` is the right plan. `worlds` are the seeds of three further databases, which have the same
     entities but different values. A question may combine several sub-questions, such as the amount
-    and the staff above. Combinations in test problems do not occur in the other splits. Questions
-    of different splits share no name of a person or company.
+    and the staff above. No such combination occurs both in test problems and in other splits.
+    Questions of different splits share no name of a person or company.
     """
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     return {
@@ -71,9 +71,9 @@ def office_plans(
 def held_out(parts: Sequence[str]) -> bool:
     """Whether a combination of sub-questions occurs only in test problems.
 
-    These are the combinations with a certain pair of neighbours: the second sub-question of the
-    pair is two places after the first sub-question in PARTS. An example is ["amount", "spending"].
-    Places are counted in a circle, so the first entry of PARTS follows the last entry.
+    In such a combination, a sub-question is directly followed by the sub-question two places later
+    in PARTS. For example, "amount" is followed by "spending". The first place of PARTS counts as
+    the place after the last, so "revenue" (the last place) may also be followed by "orders".
     """
     order = list(PARTS)
     return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))

@@ -50,9 +50,9 @@ with open("rows.json", "w") as file:
 class PlannedEpisode(NamedTuple):
     """The plans of an episode, and the inputs of the tools.
 
-    `plan` has the sub-tasks of the readable plans. The sequential agent writes several plans, and
-    the first sub-task of each of them is included. `readable` is the number of readable plans
-    divided by the number of all plans. `inputs` has the tool inputs that the worker wrote.
+    `plan` has the sub-tasks of the readable plans. The sequential agent writes several plans. Of
+    each of its plans, `plan` has only the first sub-task. `readable` is the number of readable
+    plans divided by the number of all plans. `inputs` has the tool inputs that the worker wrote.
     """
 
     plan: Sequence[SubTask]
@@ -92,10 +92,10 @@ async def planning(team: Team) -> Score:
 async def sql_accuracy(team: Team) -> Score:
     """The share of SQL sub-tasks in the right plan (gold plan) for which the model's SQL is right.
 
-    The model's SQL and the SQL of the gold plan run in three further databases. These have the
-    entities of the question but different values. The model's SQL is right if both return the same
-    rows in all three databases. The order of the rows does not matter. `{1}` in a statement is
-    replaced by the result of sub-task 1 in the same database.
+    The model's SQL and the SQL of the gold plan run in three further databases. These databases
+    have the entities of the question but different values. The model's SQL is right if it returns
+    the same rows as the SQL of the gold plan in each database. The order of the rows does not
+    matter. `{1}` in a statement is replaced by the result of sub-task 1 in the same database.
     """
     problem, played = team.trajectories[0].problem, played_by(team)
     pairs = matched(played.plan, gold_of(problem))
