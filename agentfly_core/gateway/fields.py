@@ -11,8 +11,9 @@ from agentfly_core.system.formats.json_value import JSON
 class Treatment(StrEnum):
     """How the gateway treats a field of a request.
 
-    OVERRULED fields are ignored. Metrics count how often clients send these fields. For each of
-    these fields, a process writes only one log message.
+    HONOURED fields take effect. NEUTRAL fields may have only a value that changes nothing.
+    OVERRULED fields are ignored; a metric counts how often each of them is sent, and the first time
+    is also logged. A request with a REFUSED field gets an error response.
     """
 
     HONOURED = "honoured"

@@ -270,10 +270,10 @@ class GatewaySession:
         return reply
 
     def _require(self, speaker: Speaker, request: CompletionRequest) -> None:
-        """Raise RequestRefused if a request exceeds the speaker's turn limit or has wrong stop
-        strings.
+        """Raise RequestRefused if a request exceeds the speaker's turn limit.
 
-        Only stop strings in `agent.stop` are allowed. Requests in progress count as turns.
+        Also raise RequestRefused for a stop string that is not in `agent.stop`. Replies in progress
+        count as turns.
         """
         if self._begun[speaker.name] + request.n > speaker.rules.max_turns:
             raise self._over(EpisodeOver(Ending.MAX_TURNS))
