@@ -61,7 +61,7 @@ class JinjaRenderer:
         self.contents = HiddenTokens(self.encoder.markup)
 
     def with_variables(self, variables: Mapping[str, Any]) -> Self:
-        """Return a renderer with these variables added."""
+        """Return a copy of this renderer that passes further variables to the template."""
         return type(self)(self._tokenizer, {**self._variables, **variables}, self.dialect)
 
     def text(

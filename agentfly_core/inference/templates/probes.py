@@ -31,7 +31,9 @@ PROBES: dict[str, tuple[MessageList, MessageList]] = {
 
 
 def table(template: ModelTemplate) -> dict[str, str]:
-    """Test whether a template can extend the conversations in PROBES. Return a result for each.
+    """Test whether a template can extend the conversations in the constant PROBES.
+
+    The result contains one of these texts for each conversation:
 
     - "continues": `extend` appends the new messages to the tokens of the conversation.
     - "opens a context": `extend` returns None, so the whole conversation must be encoded again.
@@ -45,7 +47,7 @@ def table(template: ModelTemplate) -> dict[str, str]:
 def report(template: ModelTemplate) -> list[str]:
     """Describe what a template supports, as lines of text.
 
-    The last lines contain the result of each conversation in PROBES.
+    The last lines contain the result of `table` for each conversation in the constant PROBES.
     """
     dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
     tools = calls if dialect.native else "as Hermes text, because the template writes none"
