@@ -294,8 +294,8 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 def _changed(candidate: Candidate) -> Path:
     """Write a copy of the model with noise in all weights.
 
-    A sampler loads this copy after the original model. This checks that a sampler can replace
-    weights. The file `probe.json` of the copy contains tokens and their log-probabilities. The
+    A sampler loads this copy after the original model, to check that it can replace weights. The
+    file `probe.json` of the copy contains tokens and their log-probabilities. The
     sampler must compute the same log-probabilities.
     """
     folder = candidate.folder.parent / "changed"

@@ -177,8 +177,8 @@ def _endpoint(
 def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
     """Return the last policy of the run `name`. `experiment` is the name of the run's experiment.
 
-    Raises ValueError if the run does not exist or has not published a policy. This can happen after
-    an edit of the code, because the default name of a run contains a digest of settings and code.
+    Raises ValueError if the run does not exist or has not published a policy. After an edit of the
+    code, a run has a new default name, because this name contains a digest of settings and code.
     The message suggests the newest run of the experiment that has a policy.
     """
     if policy := last_policy(store, name):

@@ -144,7 +144,7 @@ def of_step(
     With `greedy`, each problem gets one more episode at temperature 0.
 
     With `rollout.branching`, the returned list contains only the first episodes of each problem,
-    for example 2 of 8. Each of these episodes then contains a share of the problem's other episodes
+    for example 2 of 8. Each of these episodes contains a share of the problem's other episodes
     in its field `spares`, for example 3. If an episode forks while it is played, the fork replaces
     one of its `spares`.
     """

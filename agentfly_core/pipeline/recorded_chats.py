@@ -67,7 +67,7 @@ class Replayed(SamplerSession):
     stops: Sequence[int]
 
     async def sample(self, request: Request) -> Sampled:
-        """Return the recorded or encoded reply to a request."""
+        """Return the reply to a request, with its recorded tokens or as an encoded text."""
         if (call := self.replies[request.conversation.turn].call) is None:
             return await self.script.sample(request)
         # after another prompt, the recorded log-probabilities would not belong to the ids

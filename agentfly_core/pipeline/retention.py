@@ -40,7 +40,7 @@ def made(run: Run, target: ArtifactKey, step: int) -> Reused | None:
     """Return the published policy of a step, or None if the update must be computed.
 
     A killed run may have published its newest policy without the learner state. If this learner
-    state must be saved, the result is None, so that the update is computed again.
+    state must be saved, the result is None, and the update is computed again.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):

@@ -64,7 +64,7 @@ class Evaluator:
     def is_stored(self, policy: Pointer) -> bool:
         """Whether all episodes and scores of a policy's evaluation are stored and undamaged.
 
-        This includes the evaluations on the datasets in `further`.
+        The check includes the evaluations on the datasets in `further`.
         """
         own = Evaluations(self.experiment).is_complete(policy, "test", self.data)
         return own and all(other.is_stored(policy) for other in self.further.values())

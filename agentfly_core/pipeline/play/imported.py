@@ -41,9 +41,9 @@ def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     """Store the chats and traces of a file, and score them with the experiment's rewards.
 
     The episodes are stored in the folder `plays/NAME`. If a problem of the dataset has the same
-    prompt as an episode, the episode gets the problem's task and `facts` (values that rewards and
-    tools read, such as the right answer). Traces that `agentfly export` wrote are not matched with
-    problems. Raises ValueError if a row cannot be used.
+    prompt as an episode, the episode gets the task and the `facts` of this problem. `facts` are
+    values that rewards and tools read, such as the right answer. Traces that `agentfly export`
+    wrote are not matched with problems. Raises ValueError if a row cannot be used.
     """
     store, data = experiment.store, inputs.dataset(experiment)
     tokenizer, _ = inputs.tokenizer(experiment)

@@ -47,8 +47,9 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
 
     The report lists the keys of `Problem.facts` that are missing in a few problems only. Rewards
     with example answers are checked with right and wrong answers. If the experiment has
-    environments or other rewards, two policies play some of the problems: the oracle (the function
-    of the warm start), and an idle policy that replies with empty texts. The report is cached.
+    environments or other rewards, two policies play some of the problems. One is the oracle (the
+    function of the warm start). The other is an idle policy that replies with empty texts. The
+    report is cached.
 
     Raises ValueError if more than `data.tolerate_bad_rows` problems cannot be solved. A problem
     cannot be solved if its right answer does not earn the full reward. Raises GateClosed if

@@ -288,8 +288,8 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
     """Write the learner state after a step, if it is not stored yet.
 
-    This is needed if the step becomes the last step of the run. The policy of this step must be
-    published.
+    A learner state is needed if the step becomes the last step of the run. The policy of this step
+    must be published.
     """
     if not run.settings.update.weights:
         return

@@ -126,8 +126,8 @@ class Logged:
 class JobDone:
     """Reports that a job has ended and its artifact is published.
 
-    If `worn` is set, the worker must be replaced. It is still running calls that were given up, for
-    example after a timeout.
+    If `worn` is set, the worker must be replaced, because it is still running calls that were given
+    up, for example after a timeout.
     """
 
     artifact: Pointer

@@ -107,7 +107,7 @@ class _Session(logging.Handler):
     def allowed(self, service: str) -> Allowed:
         """Ask the main process to allow a request to a chat service.
 
-        This blocks until the main process answers, which takes little time.
+        The method blocks until the main process answers, which takes little time.
         """
         self.send(Asked(service))
         return self._allowed.get()
@@ -136,8 +136,8 @@ class _Session(logging.Handler):
 def _served(session: _Session) -> None:
     """Play jobs until the main process sends `End`.
 
-    Errors in the setup are sent to the main process, which raises them. This also applies to errors
-    while environments are closed.
+    Errors in the setup, and errors while environments are closed, are sent to the main process. The
+    main process then raises them.
     """
     setup = session.messages.get()
     assert isinstance(setup, Setup)

@@ -91,7 +91,10 @@ class Samplers:
         return VLLM(Service(KIND, address), dtype, site.concurrency, takes_turns=site.shares_gpus)
 
     def here(self, tokenizer: PreTrainedTokenizerBase) -> Sampler:
-        """Make a sampler without a server. It uses the chat service, or samples in this process."""
+        """Make a sampler without a server.
+
+        The sampler requests replies from the chat service, or samples a model in this process.
+        """
         if not self.endpoint:
             return self._in_process()
         from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
