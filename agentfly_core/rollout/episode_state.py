@@ -145,7 +145,8 @@ class EpisodeState:
     async def end(self) -> None:
         """Cancel all running requests of the agent, and refuse its later requests.
 
-        This is called when the agent has ended. Tasks that the agent started may still be running.
+        The method is called when the agent has ended. Tasks that the agent started may still be
+        running.
         """
         self.over = True
         for request in self._requests:

@@ -97,7 +97,7 @@ class Speaker:
 
     @property
     def role(self) -> str:
-        """The name without the speaker's number."""
+        """The role in the name: for the name `planner/2`, the role is `planner`."""
         return self.name.partition("/")[0]
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
@@ -363,8 +363,8 @@ class Speaker:
     ) -> EpisodePlace:
         """Return the place of a reply in the episode, which does not depend on timing.
 
-        In the conversation that begins with the opening, the place is the index of the reply. In
-        other conversations, for repeated prompts and in `gather`, the place contains the speaker,
+        In the conversation that begins with the opening, the place is the index of the reply. Other
+        conversations, repeated prompts and `gather` need a longer place. It contains the speaker,
         the prompt, the number of earlier replies to this prompt, and the branch.
         """
         repeats = branch.samples_before(self.name, prompt)

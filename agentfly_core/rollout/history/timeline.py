@@ -252,8 +252,9 @@ class EpisodeBranch:
             self._busy = False
 
     def part(self) -> EpisodeBranch:
-        """Return a new branch for a block of `Episode.branch`. It begins with a copy of this
-        history.
+        """Return a new branch for a block of `Episode.branch`.
+
+        The new branch begins with a copy of this branch's history.
 
         Raises ValueError while a reply of this branch is running.
         """
