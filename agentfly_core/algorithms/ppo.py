@@ -42,7 +42,7 @@ class PPO(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """The requirements of PPO: a critic, and training also on rows with the advantages 0."""
+        """The requirements of PPO, which needs a critic and trains on all rows of the batch."""
         needs = replace(super().needs, critic=self.critic, critic_rate=self.critic_rate)
         return replace(
             needs, compares_group=False, signals_before_advantages=True, trains_all_rows=True
