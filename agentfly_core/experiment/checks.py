@@ -108,7 +108,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError if a model cannot be trained. Configs that exist only on the hub pass."""
+    """Raise ValueError if a model cannot be trained. Configs that are not local are skipped."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -280,7 +280,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError for too few problems, an unknown task, or a nightly run with curriculum."""
+    """Raise ValueError for too few problems, unknown tasks, or a nightly run with a curriculum."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
