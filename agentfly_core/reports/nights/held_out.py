@@ -49,10 +49,7 @@ class HeldOut:
     by_problem: Mapping[str, HeldOutMeans]
 
     def where(self, wanted: Callable[[str], bool]) -> HeldOut:
-        """Return only the outcomes of some problems.
-
-        A problem is included if `wanted` returns True for its id.
-        """
+        """Return the outcomes of only those problems for which `wanted(id)` is True."""
         kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
         return replace(self, by_problem=kept)
 

@@ -172,7 +172,7 @@ class NightHistory:
         return entries[-1] if entries else None
 
     def beginning(self, night: str) -> Beginning | None:
-        """Return the plan that was recorded when a night began, or None if it has not begun."""
+        """Return the recorded plan of a night, or None if the night has not begun."""
         plans = [e.details for e in self.entries if e.night == night]
         return next((plan for plan in plans if isinstance(plan, Beginning)), None)
 

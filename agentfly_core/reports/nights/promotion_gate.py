@@ -142,9 +142,9 @@ def judge(
     - the number of tokens, unreadable calls, and unscored episodes
     - the success on each dataset in `datasets`
 
-    An unscored episode of the challenger counts as failed. Otherwise, failures that stay unscored
-    would help the challenger. If all episodes of the champion on a problem are unscored, the
-    problem is skipped. The field `worse` of the result compares scored episodes only.
+    An unscored episode of the challenger counts as failed. If unscored episodes were skipped, the
+    challenger could gain from unscored failures. If all episodes of the champion on a problem are
+    unscored, the problem is skipped. The field `worse` of the result compares scored episodes only.
 
     Raises ValueError if the problems or datasets of the policies differ, if fewer than two problems
     remain, or if a margin names an unknown reward.
@@ -171,7 +171,7 @@ def judge(
 def compare_goal(
     champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
 ) -> Comparison:
-    """Compare the goal of both policies as `judge` does.
+    """Compare both policies only in the goal, by the same rules as `judge`.
 
     `name` is the name of the returned comparison. Raises ValueError if the problems or datasets of
     the policies differ, or if fewer than two problems remain.
@@ -309,7 +309,7 @@ def confirmed_verdict(
     """Judge the challenger on the test problems, and confirm a better result.
 
     - `how`: "fresh" to confirm on new problems, "split" to confirm on test problems that were set
-      aside, or "none"
+      aside, or "none" for no confirmation
     - `test`: the outcomes of both policies on the test problems
     - `guards`: the outcomes of both policies on each further dataset
     - `fresh`: returns the outcomes of both policies on new problems

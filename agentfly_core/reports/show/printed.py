@@ -127,7 +127,7 @@ class Twice:
 
     @property
     def conversations(self) -> list[tuple[Pair, Pair]]:
-        """The pairs of conversations of the same speaker in both episodes.
+        """The conversations of each speaker in both episodes, as pairs.
 
         A pair is left out if both of its conversations are empty. If this applies to all pairs, all
         pairs are returned.
