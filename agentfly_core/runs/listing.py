@@ -207,10 +207,10 @@ def view(runs: list[ListedRun], store: Store) -> RenderableType:
 
 
 def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
-    """Return, for each readable run, the settings by which it differs from the other runs.
+    """Return, for each undamaged run, the settings by which it differs from the other runs.
 
-    The result has the seed, and those settings of the run that differ from the experiment's file.
-    Settings that are equal in all runs are left out.
+    The result contains only the seed, and settings of the run that differ from the experiment's
+    file. Settings with the same value in all runs are left out.
     """
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})
@@ -312,9 +312,9 @@ def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSO
 def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     """Return the runs that meet all conditions in `wanted`.
 
-    A condition is KEY=VALUE, such as `state=stopped` or `update.learning_rate=3e-4`, or a text that
-    must occur in the attribute `words` of the run. Raises ValueError if no run has the key, or if
-    the key does not have the value in any run.
+    A condition is KEY=VALUE, such as `state=stopped` or `update.learning_rate=3e-4`. A condition
+    without "=" is a text that the attribute `words` of the run must contain. Raises ValueError if
+    no run has the key, or if the key does not have the value in any run.
     """
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:

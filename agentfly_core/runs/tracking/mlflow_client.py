@@ -143,7 +143,7 @@ def page(place: MlflowStore, run_id: str, server: str) -> str:
 class MlflowRun:
     """A run in MLflow. Only one thread at a time may use it.
 
-    The run is found by a tag with the `uid` of the AgentFly run. If it is missing, it is created.
+    The run is found by a tag with the `uid` of the AgentFly run. A missing run is created.
     If MLflow refuses an entry, a warning is logged and all other entries are stored. Other errors
     of MLflow's client are raised.
     """
