@@ -20,7 +20,7 @@ from agentfly_core.system.formats.json_value import JSON, as_json
 
 
 def wanted() -> bool:
-    """Whether DVC started this process. DVC then expects the files that this module writes."""
+    """Whether DVC started this process, and expects the files that this module writes."""
     return "DVC_STAGE" in os.environ
 
 

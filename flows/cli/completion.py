@@ -26,7 +26,10 @@ Without them, the shell would add a space after the = of a setting.
 
 
 def complete_files(_: CompletionContext, folder: str = "conf") -> list[str]:
-    """Return the names of the experiments in ./conf, or of the sites in ./conf/site."""
+    """Return the names of the YAML files in `folder`.
+
+    These are the experiments in ./conf, or the sites in ./conf/site.
+    """
     return sorted(path.stem for path in Path(folder).glob("[!.]*.yaml"))
 
 

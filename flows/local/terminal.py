@@ -107,8 +107,8 @@ def output(
 ) -> None:
     """Print a result.
 
-    With `as_json`, print the value of `document` as JSON. Otherwise print the value of `view` on
-    the terminal; `wrap` then breaks long lines.
+    With `as_json`, print the result of `document` as JSON. Otherwise print the result of `view` on
+    the terminal. If `wrap` is True, long lines on the terminal are broken.
     """
     if as_json:
         print_json(document())

@@ -188,9 +188,9 @@ class Deployments:
     def renew(self) -> None:
         """Deploy the flows if the result of `deployable` has changed.
 
-        After the first failed attempt, the next call deploys again. After further failures, the
-        next attempt comes after 2, 4, 8, ... calls, but at the latest after 64 calls. These pauses
-        save CPU time, because each attempt takes seconds.
+        After the first failed attempt, the next call of `renew` deploys again. After further
+        failures, the next attempt comes after 2, 4, 8, ... calls, and at the latest after 64 calls.
+        These pauses save CPU time, because each attempt takes seconds.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1
