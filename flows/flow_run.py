@@ -41,7 +41,7 @@ def experiment_of_flow(
 
 @contextmanager
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
-    """Lock the devices of a site during the block. All flows in the block share the devices.
+    """Lock the devices of a site during the `with` block. Flows in the block share the devices.
 
     The devices are the GPUs with the numbers in `gpus`. If a Prefect worker runs the flow on a site
     without GPUs, the device is a CPU slot. If another process has locked a device, log the name

@@ -78,7 +78,7 @@ def _scheduled() -> datetime.date:
 
 @contextmanager
 def pinging(variable: str) -> Iterator[None]:
-    """At the end of the block, call the URL in an environment variable.
+    """At the end of the `with` block, call the URL in an environment variable.
 
     If the block raises an error, `/fail` is appended to the path of the URL, as healthchecks.io
     expects. `variable` is the name of the environment variable. If the name is empty, no URL is

@@ -59,7 +59,7 @@ def message(error: BaseException) -> str:
 def orchestrated(
     what: str, only_result: bool = False, again: Callable[[], str] = typed.get
 ) -> Iterator[Places]:
-    """Provide a Prefect API during a block, and write logs to a file.
+    """Provide a Prefect API during the `with` block, and write logs to a file.
 
     If no Prefect server answers, a server is started for the duration of the block. `what` is the
     name of the log folder. With `only_result`, all output of the block goes to stderr, because

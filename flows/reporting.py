@@ -41,7 +41,7 @@ The value of such a link is the digest of the run's state at that time, see `sta
 
 @contextmanager
 def reporting(run: Run) -> Iterator[Callable[[Run], None]]:
-    """Send a run to MLflow during the block. Yield a function that sends new data of the run.
+    """Send a run to MLflow during the `with` block. Yield a function that sends the run's new data.
 
     The function returns at once, because a separate thread sends the data. The end of the block
     waits until all data are sent, or until a time limit. If data could not be sent, print the

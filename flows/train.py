@@ -27,7 +27,7 @@ from tasks.stages import TASKS
 def session(
     experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str, until: float
 ) -> Iterator[Training]:
-    """Lock the devices of a run and open the run for writing during the block.
+    """Lock the devices of a run and open the run for writing during the `with` block.
 
     During the block, the run is also shown on the terminal and sent to MLflow. `until` is the time
     after which no further step begins.

@@ -100,7 +100,7 @@ class Display:
 
 @contextmanager
 def stage_bar(console: Console) -> Iterator[None]:
-    """Show the running stage as a bar on a terminal during the block.
+    """Show the running stage as a bar on a terminal during the `with` block.
 
     The training of a nano model's tokenizer may take a minute, so a line is printed before it.
     """
@@ -219,7 +219,7 @@ def _rates(rate: Mapping[str, Any], name: str) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """During the block, write logs to a file, because the terminal shows the live display.
+    """During the `with` block, write logs to a file, because the terminal shows the display.
 
     Warnings of AgentFly itself are printed on the terminal, too.
     """

@@ -66,7 +66,7 @@ def worker(api: Mapping[str, str]) -> Program:
 
 @contextmanager
 def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
-    """Provide a Prefect API for this process during the block.
+    """Provide a Prefect API for this process during the `with` block.
 
     If the API at `places.api` answers, it is used. Otherwise a new server is started on the
     project's database, and stopped at the end of the block. The server needs 4 seconds to start, or

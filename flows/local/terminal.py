@@ -53,9 +53,9 @@ class VisibleStream:
 
 @contextmanager
 def visible_output() -> Iterator[None]:
-    """Escape control characters in all text that is printed during the block.
+    """Escape control characters in all text that is printed during the `with` block.
 
-    Control characters in logs are escaped, too, even after the block.
+    Control characters in logs are escaped, too, even after the `with` block.
     """
     guard_logs()
     before = sys.stdout, sys.stderr

@@ -54,11 +54,10 @@ TO_END = "To end it: agentfly down, or Ctrl-C in its terminal."
 
 @contextmanager
 def only_one(state: Path) -> Iterator[None]:
-    """Lock the project's lock file during the block, and write the identity of this process into
-    it.
+    """Hold the lock of the project's lock file during the `with` block.
 
-    So only one `agentfly up` can run per project. Raises ValueError if another process has the
-    lock.
+    Only one `agentfly up` can therefore run per project. The identity of this process is written to
+    the file. Raises ValueError if another process has the lock.
     """
     # "w" would erase the identity of the process that has the lock
     with (state / LOCK).open("a") as lock:
