@@ -86,7 +86,7 @@ class Store:
 
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
-        """Yield an empty folder, which is published if the `with` block ends without an error.
+        """Yield an empty folder. It is published if the `with` block ends without an error.
 
         If another process has published an artifact with the same key during the block, the
         artifact of the other process is kept.
