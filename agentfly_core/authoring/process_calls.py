@@ -31,7 +31,7 @@ R = TypeVar("R")
 def adapter(kind: type[R]) -> TypeAdapter[R]:
     """Return the pydantic adapter that converts JSON to values of a type.
 
-    Adapters are cached, because building one takes milliseconds.
+    Adapters are cached, because it takes milliseconds to build an adapter.
     """
     return TypeAdapter(kind)
 
@@ -186,9 +186,10 @@ _idle: list[_Process] = []
 
 @contextmanager
 def _process() -> Iterator[_Process]:
-    """Yield an idle process or a new process. At most AT_ONCE processes work at a time.
+    """Yield an idle process or a new process.
 
-    If AT_ONCE processes are working, wait until one of them is idle.
+    At most one process per core works at a time. If all of them are working, wait until a process
+    is idle.
     """
     with _seats:
         try:

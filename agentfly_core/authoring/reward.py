@@ -42,8 +42,8 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 class Reward(author_part.AuthorPart):
     """A function that scores a trajectory, made by `@reward`; see also `author_part.AuthorPart`.
 
-    The first retry waits `backoff` seconds. The wait doubles with each further retry, to at most
-    LONGEST_WAIT. At most `concurrency` calls run at once; None means no limit.
+    The first retry waits `backoff` seconds. The wait doubles with each further retry, but is at
+    most 30 seconds. At most `concurrency` calls run at once; None means no limit.
 
     `examples` is a function that returns right and wrong answers of a problem, as Examples.
     `agentfly prepare` scores these answers to check the reward. For a problem without a solution,
@@ -108,8 +108,8 @@ class Reward(author_part.AuthorPart):
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
         problem. Otherwise, it has only one trajectory. `held` contains calls to skip. Trajectories
-        of skipped calls are Unscored.
-        `episode` contains the trajectories of all speakers, for a parameter of type Team.
+        of skipped calls are Unscored. `episode` contains the trajectories of all speakers, for a
+        parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):

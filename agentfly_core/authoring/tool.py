@@ -49,7 +49,7 @@ class StepResult:
     """The result of a tool call with a reward for this step: `StepResult("It opens.",
     reward=0.25)`.
 
-    The model reads only `result`. Raises ValueError if the reward is not finite or too large.
+    The model reads only `result`. Raises ValueError if the reward is infinite, NaN or too large.
     """
 
     result: object
