@@ -110,8 +110,8 @@ class Update(Section):
 class OrderPosition(Section):
     """A position in the order of problems: `{epoch: 2, problem: 512}`.
 
-    Each epoch plays every training problem once, in a different order. `problem` is how many
-    problems of the epoch are already done.
+    Each epoch uses every training problem once, in a different order. `problem` is the number of
+    problems of the epoch that are already used.
     """
 
     epoch: Annotated[int, Field(ge=0)] = 0

@@ -152,8 +152,9 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
     """Return the types of some parameters of `maker`. `names` has the names of these parameters.
 
     A parameter with the default None also allows null. Raises ValueError if an annotation cannot be
-    evaluated. Unless `maker` is a dataclass, annotations of all other parameters are ignored,
-    because some types may be imported only for type checking.
+    evaluated. For a dataclass, the annotations of all fields are evaluated. For any other `maker`,
+    annotations of other parameters are ignored, because their types may be imported only for type
+    checking.
     """
     parameters = {key: p for key, p in parameters_of(maker).items() if key in names}
     annotations = {

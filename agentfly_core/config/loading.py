@@ -177,7 +177,8 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
 def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Difference]:
     """Return the settings with values that differ between `old` and `new`.
 
-    Both are settings as nested mappings. Digests of code are ignored.
+    `old` and `new` are nested mappings with the settings of an experiment. Digests of code are
+    ignored.
     """
     before, after = ({**flat(tree), "code": None} for tree in (old, new))
     free = set(resumable(Settings))

@@ -164,8 +164,8 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
 def model_reference(text: str) -> ModelReference:
     """Parse the setting `model`, such as `run:demo@7` or `Qwen/Qwen2.5-3B-Instruct`.
 
-    If `text` is the path of a folder, this folder is used, even if it is also the id of a model on
-    the hub. Raises ValueError if `text` is not a reference to a model.
+    If `text` is both the path of a folder and the id of a model on the hub, the folder is used.
+    Raises ValueError if `text` is not a reference to a model.
     """
     kind, colon, name = text.partition(":")
     match kind, colon:
