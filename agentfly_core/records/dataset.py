@@ -49,8 +49,8 @@ class Repeated(BadRow):
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
     """Build and check the splits of a dataset, and write them to `folder` as parquet files.
 
-    Returns the number of bad rows under the key QUARANTINED and the number of repeated problems
-    under the key REPEATED. Counts of 0 are left out.
+    Returns the number of bad rows under the key "quarantined", and the number of repeated problems
+    under the key "repeated". Counts of 0 are left out.
 
     Bad rows and repeated problems are skipped and listed in the file `quarantine`. Problems that
     are in two splits are logged. Raises ValueError if there are more bad rows than

@@ -89,8 +89,8 @@ def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
 class Mean:
     """A mean over problems and its 95 % interval: `Mean(0.875, (0.498, 1.0), 8)`.
 
-    The interval is None if there are fewer than FEWEST problems, or if all values are equal. See
-    `mean` for the method.
+    The interval is None if there are fewer than 8 problems, or if all values are equal. See `mean`
+    for the method.
     """
 
     value: float
