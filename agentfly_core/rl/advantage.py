@@ -15,8 +15,8 @@ class Sequences:
     """A layout of the sampled tokens of a batch, with one row for each trajectory.
 
     The shape is [trajectories, longest], where `longest` is the largest number of sampled tokens of
-    a trajectory. The tokens of a row are in chronological order. In the batch, their order may
-    differ.
+    a trajectory. The tokens of a row are in chronological order. The batch may have the tokens of a
+    trajectory in another order.
 
     - `sampled`: the mask of sampled tokens in the batch, [rows, T]
     - `line`, `column`: for each sampled token, its row and its column in the layout
@@ -130,7 +130,8 @@ def within_groups(
     """Apply the function `how` to each group of indices, and return the results [n].
 
     Each tensor in `values` is [n]. For each group, `how` gets the entries of every tensor at the
-    indices of the group. If all entries of the first tensor in a group are equal, the group gets 0.
+    indices of the group. If these entries of the first tensor are all equal, the results of the
+    group are 0.
 
     Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
     -0.5, 0, 0.

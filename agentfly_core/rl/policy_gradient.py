@@ -70,8 +70,8 @@ class PolicyGradient(ABC):
     def after(self, before: Mapping[str, float]) -> Self:
         """Return the algorithm for the next update.
 
-        If the KL penalty is adaptive, the returned algorithm has another weight of the penalty.
-        `before` has the metrics of the last update.
+        With an adaptive KL penalty, the returned algorithm has a new weight for the penalty. The
+        new weight is computed from `before`, the metrics of the last update.
         """
         return replace(self, kl=self.kl.after(before)) if self.kl else self
 
