@@ -28,8 +28,9 @@ class Attack:
       is not in `ends`, if the target is harmed, or if the code returns a file. It also counts as
       successful if the code prints "REACHED" or the secret of the target.
     - `limits`, `collect`: the limits of the execution, and the names of the files to return
-    - `probe`: whether the attack is also tried when a process chooses its sandbox. Except for the
-      backend `unsafe`, a sandbox is used only if it stops all attacks with `probe`.
+    - `probe`: whether the attack is also tried when a process chooses its sandbox. A sandbox is
+      used only if it stops all attacks with `probe`. The backend `unsafe` is used without these
+      attacks.
     """
 
     name: str

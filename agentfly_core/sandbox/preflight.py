@@ -31,8 +31,10 @@ def chosen() -> Sandbox:
     """Return the sandbox of this process.
 
     The environment variable AGENTFLY_SANDBOX names the backend of the sandbox. If it is not set,
-    the first backend that works is used. The result is cached. Raises Unavailable if no backend
-    works. The message of the error contains a remedy.
+    the first backend that works is used. The result is cached.
+
+    Raises ValueError if AGENTFLY_SANDBOX is not the name of a backend. Raises Unavailable if no
+    backend works. The message of this error contains a remedy.
     """
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))

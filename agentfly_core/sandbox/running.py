@@ -28,8 +28,8 @@ async def run(
     code. `collect` lists the names of files to return. The code runs as main.py in a new
     interpreter, with numpy, pandas and scikit-learn if they are installed. The fork server imports
     `modules` once, and later programs can import them without delay. At most 32 programs run at
-    once. The time in which a program waits for others does not count towards its time limit. Raises
-    Unavailable if the sandbox does not work, and ValueError if a file name is not relative.
+    once. Further programs wait. The time of this wait does not count towards their time limit.
+    Raises Unavailable if the sandbox does not work, and ValueError if a file name is not relative.
     """
     sandbox = await asyncio.to_thread(chosen)
     given = {name: as_bytes(content) for name, content in (files or {}).items()}
@@ -98,8 +98,8 @@ async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
 
     The state is kept even if the code of a call raises an error or calls `exit`. Processes are
     paused between calls. The limits on time, CPU time and output apply to each call. The limits on
-    memory, processes and disk apply to the whole session. If the process has ended, `alive` is
-    False, and the next call starts with a new state. Raises Unavailable if the sandbox does not
+    memory, processes and disk apply to the whole session. If the interpreter has ended, `alive` is
+    False, and the next call starts a new interpreter. Raises Unavailable if the sandbox does not
     work.
     """
     opened = Session(await asyncio.to_thread(chosen), limits or Limits())
