@@ -91,7 +91,7 @@ answering = partial(calling, "answer", "answer")
 def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
     """Return the expression and the answer for a problem of `datasets.arithmetic`.
 
-    `mistake` is one of SUM_MISTAKES, or empty for a correct solution.
+    `mistake` is one of SUM_MISTAKES, such as "guess", or empty for a correct solution.
     """
     question = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", question))
@@ -110,7 +110,7 @@ def calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[st
 def programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
     """Return a Python program and the answer for a problem of `datasets.powers`.
 
-    `mistake` is one of PROGRAM_MISTAKES, or empty for a correct solution.
+    `mistake` is one of PROGRAM_MISTAKES, such as "guess", or empty for a correct solution.
     """
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":

@@ -179,9 +179,10 @@ def _require_alone(program: Path, modules: Set[str]) -> None:
 
 
 def _imports(program: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line and the first name of each module that a Python program imports.
+    """Yield the line number and the top-level name of each import of a Python program.
 
-    Relative imports are left out. A program that is not valid Python imports nothing.
+    `import os.path` in line 3 gives `(3, "os")`. Relative imports are left out. Invalid Python is
+    treated as a program without imports.
     """
     try:
         tree = ast.parse(_text(program))
@@ -195,7 +196,7 @@ def _imports(program: Path) -> Iterator[tuple[int, str]]:
 
 
 def _seconds(settings: Path, limit: object) -> float:
-    """Return the time limit of a check in seconds: the limit of the task, but at most MOST_SECONDS.
+    """Return the time limit of a check in seconds: the limit of the task, but at most 600.
 
     Raises RefusedTask if the limit is not a positive number.
     """
@@ -278,7 +279,7 @@ def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the path itself if it is a file, or all files and links below a folder."""
+    """Return all files and links below a folder. For a file, return only its own path."""
     if path.is_file():
         return [path]
     return sorted(file for file in path.rglob("*") if file.is_symlink() or not file.is_dir())

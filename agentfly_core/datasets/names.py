@@ -34,7 +34,7 @@ def people() -> Names:
     """Return the names of people for each split: `{"train": ["Anna Berg", ...], ...}`.
 
     The splits train, validation and test have 320, 40 and 40 names. The result is always the same,
-    because it does not depend on a seed. A whole name is in only one split, but first names and
+    because it does not depend on a seed. A full name is in only one split, but first names and
     surnames occur in all splits. The functions `companies` and `books` work in the same way.
     """
     return _split(FIRST, LAST)

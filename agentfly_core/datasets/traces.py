@@ -95,10 +95,10 @@ def _openenv(row: Mapping[str, Any]) -> Trace:
 
 
 def _verifiers(row: Mapping[str, Any]) -> Trace:
-    """Read a trace of verifiers. Its messages are nodes of a tree.
+    """Read a trace that the library verifiers wrote. The messages of the trace form a tree.
 
     Each sampled node is a reply. The prompt of a reply is the path from the root of the tree to the
-    parent of the reply's node. Raises ValueError if a node comes before its parent.
+    parent of this node. Raises ValueError if a node comes before its parent.
     """
     _require_version(row["version"])
     paths, replies = list[tuple[list[Any], list[int]]](), list[TracedReply]()
