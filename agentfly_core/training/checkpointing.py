@@ -29,9 +29,9 @@ class AsyncCheckpointer:
         """Copy the state of the learner, and return. A thread writes and publishes the copy, and
         then calls `then`.
 
-        `publication` is a context manager with the folder for the copy. It publishes the folder
-        on exit. The method first calls `wait`, which raises an error if the previous save failed.
-        Raises ServiceLost or LearnerFailed if the state cannot be copied.
+        `publication` is a context manager, which yields the folder for the copy, and publishes the
+        folder on exit. The method first calls `wait`, which raises an error if the previous save
+        failed. Raises ServiceLost or LearnerFailed if the state cannot be copied.
         """
         self.wait()
         with ExitStack() as stack:
@@ -42,8 +42,9 @@ class AsyncCheckpointer:
     def now(self, publication: AbstractContextManager[Path]) -> None:
         """Write and publish the state of the learner in this thread.
 
-        `publication` is a context manager with the folder for the state. It publishes the folder
-        on exit. The method first calls `wait`, which raises an error if the previous save failed.
+        `publication` is a context manager, which yields the folder for the state, and publishes the
+        folder on exit. The method first calls `wait`, which raises an error if the previous save
+        failed.
         """
         self.wait()
         with publication as folder:
