@@ -26,7 +26,7 @@ class Threads(ThreadPoolExecutor):
     """
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Run a call in a new thread, as `Executor.submit` does."""
+        """Call `fn` in a new thread, and return a future with the result."""
         done: Future[R] = Future()
 
         def run() -> None:

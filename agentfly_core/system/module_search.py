@@ -41,7 +41,8 @@ def import_ours() -> None:
 def importable_here() -> None:
     """Make modules of the working directory importable.
 
-    If a module with the same name is in another folder of the search path, that module is imported.
+    The working directory is added at the end of the search path. If another folder of the search
+    path has a module with the same name, the module in the other folder is imported.
     """
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # added last, because libraries are imported from elsewhere

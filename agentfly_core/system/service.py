@@ -109,8 +109,8 @@ class Service:
     def lost(self, what: str) -> ServiceLost:
         """Return an error about this service.
 
-        The message contains `what`, the lines of the log that name causes, and the last lines of
-        the log.
+        The message contains `what`, the lines of the log that name the cause of the error, and the
+        last lines of the log.
         """
         state = ChildState.read(self.address)
         if state is None:
@@ -281,8 +281,8 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
 def gone(written: str) -> bool:
     """Whether the process that `written` identifies is dead.
 
-    `written` is the value of the environment variable OWNER. For an invalid value, the result is
-    False.
+    `written` is the value of the environment variable AGENTFLY_OWNER. For an invalid value, the
+    result is False.
     """
     try:
         return not Owner.of(strict_json.parse(written)).alive

@@ -37,7 +37,7 @@ def require_relative(name: str) -> str:
 
 
 def require_uri(uri: str) -> str:
-    """Return `uri` if it is a path in one of FOLDERS, such as `runs/demo/run.json`.
+    """Return `uri` if it is a path in one of the store's folders, such as `runs/demo/run.json`.
 
     Otherwise raise ValueError.
     """

@@ -72,7 +72,7 @@ def items(text: str) -> list[str]:
 
 
 class _Constructor(SafeConstructor):
-    """Reads dates as text, because JSON cannot express dates."""
+    """A YAML constructor that reads dates as text, because JSON cannot express dates."""
 
 
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)

@@ -112,8 +112,8 @@ def environment() -> dict[str, str]:
 def redact(text: str) -> str:
     """Replace the secrets in a text: "Bearer hf_Xq81kd93" becomes "Bearer [HF_TOKEN]".
 
-    Secrets are passwords in URLs, and the values of environment variables with names that match the
-    pattern SECRET. Values with fewer than 8 characters are not replaced.
+    Secrets are passwords in URLs, and the values of environment variables with names such as
+    HF_TOKEN or OPENAI_API_KEY (see SECRET). Values with fewer than 8 characters are not replaced.
     """
     for name, secret in holders(text).items() if len(text) >= SHORTEST else ():
         text = text.replace(secret, f"[{name}]")
@@ -200,7 +200,7 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
     """Return a hint for a mistyped name.
 
     The hint is the name in `choices` that is most similar to `word`. Without a similar name, the
-    hint lists the first MOST_KNOWN names.
+    hint lists the first 20 names.
     """
     if hint := nearest(word, choices):
         return hint
@@ -231,7 +231,7 @@ def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
 
 
 def before_stop(text: str, stop: Sequence[str]) -> str:
-    """Return the text before the first stop string, or the whole text without a stop string."""
+    """Remove the first stop string, and everything after it, from a text."""
     hit = first_stop(text, stop)
     return text[: hit[0]] if hit else text
 
