@@ -46,7 +46,7 @@ def shipped(recipe: str) -> PreTrainedTokenizerFast:
 
 
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE tokenizer of at most VOCABULARY tokens from conversations.
+    """Learn a byte-level BPE tokenizer of at most 1,024 tokens from conversations.
 
     Digits, matches of the patterns `atoms` and words are tokenized separately from the text around
     them, because models then copy them easily. Words that occur in nearly all conversations, such
