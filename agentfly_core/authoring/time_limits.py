@@ -102,7 +102,7 @@ def is_cancelled() -> bool:
 
 
 class Steps(Coroutine[Any, Any, R]):
-    """Runs `coroutine`, and records in the call when the coroutine starts to run and pauses."""
+    """Runs `coroutine`, and records when the coroutine starts to run and when it pauses."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, R], call: AuthorCall) -> None:
         self.coroutine, self._call = coroutine, call
