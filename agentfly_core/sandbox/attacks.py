@@ -29,8 +29,8 @@ class Attack:
       successful if the code prints "REACHED" or the secret of the target.
     - `limits`, `collect`: the limits of the execution, and the names of the files to return
     - `probe`: whether the attack is also tried when a process chooses its sandbox. A sandbox is
-      used only if it stops all attacks with `probe`. The backend `unsafe` is used without these
-      attacks.
+      used only if it stops all attacks with `probe`. For the backend `unsafe`, these attacks are
+      not tried.
     """
 
     name: str

@@ -158,7 +158,7 @@ class Cgroups:
 
 
 def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Yield a version of control groups, with folders in which its groups can be created.
+    """Yield pairs of a version, such as "v2", and folders in which control groups can be created.
 
     For v2, the first pair has the group of this process, as listed in /proc/self/cgroup. The second
     pair has the parent of this group. For v1, one pair has a folder for each controller of memory

@@ -58,9 +58,10 @@ class Sandbox:
     async def begin(
         self, limits: protocol.Limits, modules: Sequence[str] = ()
     ) -> AsyncIterator[Execution]:
-        """Yield an execution, which runs one request, or several requests with `kept=True`.
+        """Yield an execution, which ends at the end of the `async with` block.
 
-        Raises OSError if the execution cannot be started.
+        The execution runs one request, or several requests with `kept=True`. Raises OSError if the
+        execution cannot be started.
         """
         spare = None if modules else self._spared()
         connection, cgroup = spare or await self._ready(modules)
