@@ -97,8 +97,8 @@ class Updater:
     ) -> RolloutBatch:
         """Return the batch with the log-probabilities and critic values that the algorithm needs.
 
-        `steps` is the number of optimizer steps of the update. With a single step, this step itself
-        computes the old log-probabilities, if the advantages do not need them.
+        `steps` is the number of optimizer steps of the update. A single step computes the old
+        log-probabilities itself, so they are computed here only if the advantages need them.
         """
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)
