@@ -41,8 +41,9 @@ class Device:
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
         """Lock one of the device's files during the `with` block, and yield the path of this file.
 
-        If all files are locked, wait, and pass a message with the names of their holders to `tell`.
-        `holder` is the name that other processes see for this process.
+        If other processes have locked all files, call `tell` with a message that names these
+        processes, and wait. `holder` is the name of this process in the messages of other
+        processes.
         """
         named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):
@@ -99,10 +100,10 @@ def slot(count: int, locks: str) -> Device:
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
     """Lock devices during the `with` block.
 
-    If another process has locked a device, wait, and pass a message with the name of that process
-    to `tell`. `holder` is the name that other processes see for this process, such as "the run
-    nightly-2026-11-21". Devices that an outer block has locked are not locked again. Devices are
-    locked in a fixed order, which avoids deadlocks.
+    If another process has locked a device, call `tell` with a message that names the other
+    process, and wait. `holder` is the name of this process in the messages of other processes, such
+    as "the run nightly-2026-11-21". Devices that an outer `with` block has locked are not locked
+    again. Devices are locked in a fixed order, which avoids deadlocks.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]

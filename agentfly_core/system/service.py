@@ -187,11 +187,11 @@ def supervised(
 
     The service has the environment variables of this process and the variables in `env`. Secrets of
     the Prefect and MLflow servers are left out. `run` is the name of the run to which the service
-    belongs. If an earlier process of this run died and left service processes, these are killed
-    first.
+    belongs. If an earlier process of this run died and left service processes, these service
+    processes are killed first.
 
-    If the service dies, it is restarted, at most `restarts` times. At the end of the block, the
-    service has GRACE seconds to exit. Raises ValueError if the path `socket` is too long, or if
+    If the service dies, it is restarted, at most `restarts` times. At the end of the `with` block,
+    the service has 5 seconds to exit. Raises ValueError if the path `socket` is too long, or if
     other users can enter its folder.
     """
     if ended := end_orphans(run):

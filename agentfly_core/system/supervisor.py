@@ -66,7 +66,11 @@ class ChildState:
 
 
 def main() -> None:
-    """Keep a service running until the process that owns it dies."""
+    """Run the service in this program's arguments, and restart the service if it dies.
+
+    When the process that owns the service dies, closes its pipe or sends SIGTERM, the service and
+    all its descendants are killed.
+    """
     owner, lifeline, restarts = map(int, sys.argv[1:4])
     address, log, *command = sys.argv[4:]
 
@@ -119,10 +123,10 @@ def become_subreaper() -> None:
 
 
 def end_politely(child: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM to a child, and wait at most GRACE seconds for its end.
+    """Send SIGTERM to a child, and wait at most 5 seconds for the end of the child.
 
-    In this time, the child can free shared memory. The caller kills the child if it is still
-    running.
+    In this time, the child can free shared memory. If the child is still running after the wait,
+    the caller must kill it.
     """
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
