@@ -26,10 +26,10 @@ class Folding:
         What do pages 1 to 6 add up to?
         Pages 1 to 3 add up to 64.        -> read_page(4), ...
 
-    If the context has more than `budget` tokens after a tool call, the model reads the message
-    `ask` (the second line of the example) and replies with a summary. The next context begins with
-    the problem and the summary. The model is trained on the summary, too. `agent.max_model_len`
-    must have room for `budget` tokens, a tool's answer and a reply.
+    A context with more than `budget` tokens after a tool call is summarized. For this, the model
+    reads the message `ask` (the second line of the example) and replies with a summary. The next
+    context begins with the problem and the summary. The model is trained on the summary, too.
+    `agent.max_model_len` must have room for `budget` tokens, a tool's answer and a reply.
     """
 
     def __init__(self, budget: int, ask: str = ASK) -> None:

@@ -153,10 +153,10 @@ def _seconds(episode: Episode) -> float:
 
 
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
-    """Return the error of a failed program.
+    """Return EpisodeOver if a limit of the episode affected a failed program, else `error`.
 
-    This is EpisodeOver if a limit of the episode, such as `max_model_len`, has cut one of the
-    model's replies or refused one of the program's requests. Otherwise it is `error`.
+    A limit, such as `max_model_len`, affects a program if one of the model's replies is cut, or one
+    of the program's requests is refused.
     """
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error
