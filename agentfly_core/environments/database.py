@@ -135,7 +135,7 @@ class Database(Environment):
     async def _do(self, code: str) -> Any:
         """Run code in the interpreter. The code may use the functions in _PROGRAM.
 
-        To return a value, the code passes the value to the function `tell` of _PROGRAM. If the
+        The result is the value that the code passes to `tell`, a function in _PROGRAM. If the
         interpreter was killed, a new interpreter is started with the initial content of the
         database, and ToolError is raised.
         """
