@@ -39,8 +39,8 @@ _ARITHMETIC = (
 def _examples(problem: Problem) -> Examples:
     """Return examples of right and wrong answers to a problem.
 
-    The right answer is read from the problem's entry. If many answers are right, the entry lacks an
-    answer, and all examples are wrong answers.
+    The right answer is read from the fact `entry`, which is reasoning-gym's record of the problem.
+    If many answers are right, this record lacks an answer, and all examples are wrong answers.
     """
     answer = ast.literal_eval(problem.facts["entry"]).get("answer")
     right = (answer,) if isinstance(answer, str) and answer.strip() else ()
@@ -96,9 +96,9 @@ def runs_code(dataset: str, answer: str) -> bool:
     """Whether a dataset's scorer would execute more than arithmetic in an answer.
 
     Scorers of the datasets in EVALUATED and PARSED execute answers as Python expressions. For the
-    datasets in PARSED, the result is also True for an answer with a syntax error, because sympy's
-    `parse_expr` accepts more than Python's syntax. For "countdown", the result is False only for
-    arithmetic with whole numbers.
+    datasets in PARSED, they use sympy's `parse_expr`, which accepts more than Python's syntax. So
+    for the datasets in PARSED, the result is also True for an answer with a syntax error. For
+    "countdown", the result is False only for arithmetic with whole numbers.
     """
     if dataset not in EVALUATED | PARSED:
         return False
