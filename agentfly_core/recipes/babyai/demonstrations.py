@@ -110,7 +110,8 @@ class Room:
     def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:
         """Return the shortest list of actions after which the player faces a goal cell.
 
-        The path leads through seen, empty cells only. Without such a path, the result is None.
+        `is_goal` returns True for a goal cell. The path leads through seen, empty cells only. The
+        result is None if no such path exists.
         """
         ways: dict[Pose, list[str]] = {start: []}
         waiting = deque([start])
@@ -155,8 +156,8 @@ class Goal:
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """Return the actions for the next step towards the goal.
 
-        If the player can reach the object through seen cells, the actions lead to the object, and
-        the last action is, for example, "pick up". Otherwise the actions lead to an unseen cell.
+        If the player can reach the object through seen cells, the actions lead to the object. The
+        last action is then, for example, "pick up". Otherwise the actions lead to an unseen cell.
         """
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"

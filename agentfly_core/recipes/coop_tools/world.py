@@ -40,9 +40,11 @@ _SYLLABLES = ("ba", "do", "ki", "lu", "me", "na", "po", "ri", "su", "te")
 class RestEndpoint:
     """The documentation of an endpoint: path, summary, and a text for each parameter.
 
-    RestEndpoint(
-        "/films/{id}/ratings", "...", {"region": "required, one of north, south, inland"}
-    )
+    An example is
+
+        RestEndpoint(
+            "/films/{id}/ratings", "...", {"region": "required, one of north, south, inland"}
+        )
     """
 
     path: str

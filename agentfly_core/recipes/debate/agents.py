@@ -6,11 +6,12 @@ from agentfly_core import Ending, Episode, Message, Observation, Speaker
 
 
 class Debate:
-    """A debate of several speakers (`debaters`) in several rounds. All debaters are trained.
+    """A debate of several speakers (the debaters) in several rounds. All debaters are trained.
 
-    In the first round, each debater reads the problem. In later rounds, it reads the answers of the
-    other debaters. In each round a debater may call the experiment's tools once before it answers.
-    The most frequent answer of the last round becomes the answer of the episode.
+    `debaters` and `rounds` are the numbers of debaters and rounds. In the first round, each debater
+    reads the problem. In later rounds, each debater reads the answers of the others. In each round,
+    a debater may call the experiment's tools once before it answers. The most frequent answer of
+    the last round becomes the answer of the episode.
     """
 
     def __init__(self, debaters: int = 3, rounds: int = 2) -> None:

@@ -36,10 +36,10 @@ def answered(system: str, prompt: str) -> str:
 
 
 def improved(asked: str, draw: random.Random) -> str:
-    """Return the reply to a prompt for a crossover. The reply is an agent as JSON.
+    """Reply to the prompt CROSSOVER, which requests an improved agent. The reply is JSON.
 
-    The agent keeps only the skills that the questions need. If the questions need none of its
-    skills, the agent keeps its first skill.
+    The improved agent keeps only the skills that the questions need. If the questions need none of
+    the agent's skills, the agent keeps its first skill.
     """
     (parent,), (_, names) = _agents(asked), _read(asked)
     kept = tuple(skill for skill in parent.skills if skill in names) or parent.skills[:1]
@@ -47,9 +47,9 @@ def improved(asked: str, draw: random.Random) -> str:
 
 
 def proposed(asked: str, draw: random.Random) -> str:
-    """Return the reply to a prompt for a mutation. The reply is an agent as JSON.
+    """Reply to the prompt MUTATION, which requests a new agent. The reply is JSON.
 
-    The agent has the skills of an agent in the prompt, and at most two more skills.
+    The new agent has the skills of an agent in the prompt, and at most two more skills.
     """
     (_, names), result = _read(asked), _line(asked, "The answer so far: ")
     open_ = [name for name, one in zip(names, result.split("; "), strict=True) if one == UNKNOWN]
@@ -62,10 +62,10 @@ def proposed(asked: str, draw: random.Random) -> str:
 
 
 def checked(asked: str, draw: random.Random) -> str:
-    """Return the reply to a prompt for a quality check of a new agent.
+    """Reply to the prompt CHECK, which requests a quality check of a new agent.
 
-    The new agent is accepted if it shares a skill with an agent of the team, and if no agent of the
-    team has the same set of skills.
+    To be accepted, the new agent must share a skill with an agent of the team. No agent of the team
+    may have the same set of skills.
     """
     child = AgentSpec.model_validate_json(_line(asked, "New agent: "))
     sets, own = [{*agent.skills} for agent in _agents(asked)], {*child.skills}
@@ -74,9 +74,10 @@ def checked(asked: str, draw: random.Random) -> str:
 
 
 def merged(asked: str, draw: random.Random) -> str:
-    """Return the reply to a prompt for an update. The reply contains the merged answers.
+    """Reply to the prompt UPDATE, which requests one answer that merges all given answers.
 
-    The merged answer to a question is the first answer that is not `?`.
+    A given answer has a part for each question. The merged answer contains, for each question, the
+    first part that is not `?`.
     """
     answers = [one.split("; ") for one in re.findall(r"^Answer: (.*)$", asked, re.M)]
     columns = zip(*answers, strict=True)
@@ -94,8 +95,9 @@ OPERATIONS: dict[str, Operation] = {
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
     """Reply to the last text of a conversation.
 
-    OPERATIONS maps prompts, such as CROSSOVER, to functions. If the text contains such a prompt,
-    its function makes the reply. Otherwise the reply answers the questions in the text.
+    OPERATIONS maps prompts, such as CROSSOVER, to functions. If the text contains one of these
+    prompts, the prompt's function makes the reply. Otherwise the reply answers the questions in the
+    text.
     """
     operation = next((reply for mark, reply in OPERATIONS.items() if mark in texts[-1]), None)
     return operation(texts[-1], draw) if operation else answered(texts[0], texts[-1])

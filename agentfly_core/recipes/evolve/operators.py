@@ -97,8 +97,8 @@ class SymbolicOperators(PromptOperators):
     """Operators that compute sets of skills. Only the operator `update` prompts the speaker.
 
     Crossover returns the parent unchanged. A mutation adds a random skill of `pool` to a random
-    parent. A child passes the quality check if it shares a skill with the team, and if no agent of
-    the team has the same set of skills.
+    parent. To pass the quality check, a new agent must share a skill with the team. Also, no agent
+    of the team may have the same set of skills.
     """
 
     def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: str) -> None:

@@ -14,8 +14,9 @@ def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
     """Return a policy for the agent `Folding`, which summarises long contexts.
 
     The policy adds up the entries with the tool `carry`, page by page. Each summary repeats the
-    last answer of the tool. `spoilt` is the share of episodes with a mistake: the policy mistypes a
-    balance, writes a wrong summary, stops early, or misreads the last balance.
+    last answer of the tool, which contains the sum so far. `spoilt` is the share of episodes with a
+    mistake: the policy mistypes a sum, writes a wrong summary, stops early, or misreads the last
+    sum.
     """
     return replying(seed, spoilt, _carry, ("mistype", "misremember", "stop early", "misread"))
 

@@ -41,7 +41,7 @@ class HubAgent(Protocol):
 class Placeholder(Generic[R]):
     """The future result of work that has begun.
 
-    `await placeholder` waits for the work. It returns the result or raises the work's error.
+    `await placeholder` waits for the work, and then returns the result or raises the work's error.
     """
 
     def __init__(self, work: Coroutine[Any, Any, R]) -> None:

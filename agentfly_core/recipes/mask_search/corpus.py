@@ -64,10 +64,12 @@ def families(seed: int) -> list[Family]:
 
 
 def encyclopaedia(seed: int) -> list[Row]:
-    """Generate the pages of the encyclopaedia from a seed, in random order. A page is
+    """Generate the pages of the encyclopaedia from a seed, in random order.
 
-    {"id": "0017", "title": "firm 3072",
-        "text": "Its founder has badge 5738 and is person 4821.", "split": "train"}
+    A page is, for example,
+
+        {"id": "0017", "title": "firm 3072",
+            "text": "Its founder has badge 5738 and is person 4821.", "split": "train"}
     """
     pages = [page for family in families(seed) for page in family.pages()]
     random.Random(seed).shuffle(pages)

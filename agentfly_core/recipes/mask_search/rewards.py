@@ -19,9 +19,9 @@ def _examples(problem: Problem) -> Examples:
 async def fills(trajectory: Trajectory) -> Score:
     """The share of masks that an answer such as `A || B` fills correctly.
 
-    The fact `answers` of the problem has the right text for each mask. An answer is readable if it
-    has a fill for each mask, if no two fills are equal, and if each fill has 1 to LONGEST words.
-    The reward of an unreadable answer is UNREADABLE (-1). The partial score `readable` is 1 for a
+    The fact `answers` of the problem has the right text for each mask. A readable answer has one
+    fill (text) for each mask. All fills are different, and each fill has 1 to LONGEST words. The
+    reward of an unreadable answer is UNREADABLE (-1). The partial score `readable` is 1 for a
     readable answer. The partial score `solved` is 1 if all fills are right.
     """
     right = [*map(_plain, trajectory.problem.facts["answers"])]
@@ -36,7 +36,7 @@ async def fills(trajectory: Trajectory) -> Score:
 
 
 def written(fills: Sequence[str]) -> str:
-    """Join fills to an answer that the reward `fills` can read, such as `A || B`."""
+    """Join the texts for all masks into an answer for the reward `fills`, such as `A || B`."""
     return f" {SEPARATOR} ".join(fills)
 
 

@@ -108,8 +108,8 @@ class Gated(Gate):
 class AtRandom(Gate):
     """A gate that decides at random.
 
-    It forces an immediate answer in 70 % of the problems if the setting `answers` is 0.7, and a
-    tool call in 10 % if the setting `calls` is 0.1. In all other problems, the model decides.
+    With the settings `answers=0.7` and `calls=0.1`, it forces an immediate answer for 70 % of the
+    problems, and a tool call for 10 %. For all other problems, the model decides.
     """
 
     def __init__(
@@ -140,7 +140,8 @@ class Reading:
     - `contrast`: the hidden states after the message HIGH minus the hidden states after the message
       LOW, encoded like `states`. Both messages follow the problem. HIGH instructs the model to
       judge its knowledge carefully, and LOW instructs it not to.
-    - `p_yes`: the probability of the reply "yes" to the question ASK: is the answer certain?
+    - `p_yes`: the probability that the model replies "yes" to the question ASK, which asks whether
+      the model is certain of the answer
     - `calls`: whether the model's first reply calls a tool if the prompt is only the problem
     - `policy`: the digest of the model's weights.
     """

@@ -79,7 +79,8 @@ def fit_gate(
 def compared(probes: Mapping[str, MetaCogProbe], test: Readings) -> list[PredictorRow]:
     """Return one row per predictor, with the predictor's AUROC on the test questions.
 
-    The predictors are the probes, the probability of the answer's first token, and P(yes).
+    The predictors are the probes, the probability of the answer's first token, and `p_yes` (the
+    probability that the policy claims to know the answer for certain).
     """
     scores = {name: one.score(test.states[:, list(one.layers)]) for name, one in probes.items()}
     scores |= {"first_token": test.first_token, "p_yes": test.p_yes}

@@ -23,12 +23,13 @@ FOLDS = 5
 class MetaCogProbe:
     """A linear probe of hidden states. High scores predict a correct answer without tools.
 
-    The score of a layer is the dot product of the layer's hidden state and a row of `directions`
-    [layers, width], plus a value of `offsets` [layers]. The score of the probe is the mean of the
-    scores of its `layers`. For a score of at least `l_yes`, the decision is to answer without a
-    tool. For a score below `l_no`, the decision is to call a tool. Otherwise the model decides.
-    `policy` is the digest of the policy's weights, as in `HiddenStates`. `held_out` [n] has the
-    cross-validated scores of the n questions to which the probe was fitted.
+    Each of the probe's `layers` has a direction in `directions` [layers, width], and an offset in
+    `offsets` [layers]. The score of a layer is the dot product of its hidden state and its
+    direction, plus its offset. The score of the probe is the mean of the scores of its layers. For
+    a score of at least `l_yes`, the decision is to answer without a tool. For a score below `l_no`,
+    the decision is to call a tool. Otherwise the model decides. `policy` is the digest of the
+    policy's weights, as in `HiddenStates`. `held_out` [n] has the cross-validated scores of the n
+    questions to which the probe was fitted.
     """
 
     layers: tuple[int, ...]
@@ -118,8 +119,8 @@ class MetaCogProbe:
         answered correctly without tools. `calls` [n] is True for questions where the model's own
         first reply calls a tool. A wrong answer costs `cost_error`, and a call costs `cost_call`.
         `l_yes` is chosen on the questions with `calls`, and `l_no` on all other questions. If one
-        of the two groups of questions is empty, a single threshold is chosen on all questions and
-        used as both `l_yes` and `l_no`. This also happens if `l_no` would be above `l_yes`.
+        of the two groups of questions is empty, `l_yes` and `l_no` are equal, and are chosen on all
+        questions together. This also happens if `l_no` would be above `l_yes`.
         """
 
         def threshold(chosen: Array) -> float:

@@ -74,14 +74,14 @@ def leaderboard(folder: Path) -> dict[str, float]:
 
 
 class CompetitionMetrics:
-    """A substitute for MLE-Dojo's base class of metrics."""
+    """A substitute for MLE-Dojo's base class of metrics, so MLE-Dojo need not be installed."""
 
     def __init__(self, higher_is_better: bool = True) -> None:
         self.higher_is_better = higher_is_better
 
 
 class InvalidSubmissionError(Exception):
-    """A substitute for the error that metrics of MLE-Dojo raise."""
+    """A substitute for the error that MLE-Dojo's metrics raise. MLE-Dojo need not be installed."""
 
 
 def _first(root: Path, *names: str) -> Path:

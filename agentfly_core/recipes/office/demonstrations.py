@@ -35,7 +35,10 @@ class Lookup:
         return call_text(self.tool, **where, column=self.column, value=wanted)
 
     def taken(self, observation: str) -> str:
-        """Return the value in a tool's result, or "" if the result contains no row."""
+        """Return the value that the policy reads in a tool's result.
+
+        If the result contains no row, return "".
+        """
         if not self.takes:
             return observation
         try:

@@ -54,7 +54,7 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def read(observation: str, title: str, what: str) -> str:
-    """Return a fact from search results, or "" if they do not contain it.
+    """Return a fact from search results, or "" if the fact is missing.
 
     `title` is the title of the page with the fact. `what` is the kind of the fact, such as
     "country".

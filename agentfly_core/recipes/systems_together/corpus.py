@@ -20,7 +20,7 @@ def pages(seed: int) -> list[dict[str, str]]:
         {"id": "1143", "title": "directory 9023", "text": "Lists firm 3072 with code 52.", ...}
 
     The order of the pages is random. In the first four of CITIES, all firms of a city have the same
-    code, so that a model can memorise the code of the city. In the other cities, each firm has a
+    code. So a model can memorise the code of such a city. In the other cities, each firm has a
     random code.
     """
     draw, made = random.Random(seed), list[dict[str, str]]()

@@ -47,8 +47,8 @@ class Map:
     def way(self) -> str:
         """Return the direction of the first move to the nearest room with an unused exit.
 
-        If the current room has an unused exit, return its direction. If all exits are used, return
-        "".
+        If the current room has an unused exit, return the direction of this exit. If all exits are
+        used, return "".
         """
         first = {self.here: ""}
         waiting = deque([self.here])
@@ -67,7 +67,8 @@ class Map:
 def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that explores the world until it reaches the object's room.
 
-    There it takes the object. Each reply names the current room, the object and the object's room.
+    In this room, the policy takes the object. Each reply names the current room, the object and the
+    object's room.
     In a share `spoilt` of the episodes, the policy makes a mistake: it moves at random, or gives up
     before taking the object.
     """
