@@ -30,8 +30,8 @@ class LoopHeld(RuntimeError):
     """Code blocked the event loop for too long.
 
     Example of the message: "The tool 'search' held the event loop for more than 30 s: ...". `call`
-    is the call (for example of a tool) that blocked the loop. It is None if the code does not
-    belong to a call.
+    is the call (for example of a tool) that blocked the loop. `call` is None if the code does
+    not belong to a call.
     """
 
     def __init__(self, call: CallRecord | None) -> None:
