@@ -27,7 +27,7 @@ class SecretGiven(ValueError):
 def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
     """Raise SecretGiven if a setting contains a secret.
 
-    These settings contain a secret:
+    The following settings contain a secret:
 
     - a setting with the name of a secret, such as `api_key`
     - a setting with a password in a URL

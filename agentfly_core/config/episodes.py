@@ -16,7 +16,7 @@ class Curriculum(Section):
     """Choose the problems of a step by their pass rates: `{window: 4, by: kind}`.
 
     With `window: 4`, a step with 16 problems samples these problems from 64 candidates. The
-    sampling weight of a problem is p (1 - p) + 0.01. Its pass rate p is (solved + 1) / (scored +
+    sampling weight of a problem is p (1 - p) + 0.01. The pass rate p is (solved + 1) / (scored +
     2), where `solved` and `scored` are numbers of episodes in earlier steps. If `by` is a key of
     `Problem.facts`, all problems with the same value for this key share one pass rate.
     """
@@ -29,7 +29,7 @@ class Branching(Section):
     """Forks of episodes after tool results (ARPO, arXiv 2507.19849): `{total: 16, init: 8, k: 20,
     alpha: 0.5, beta: 0.2, mode: entropy}`.
 
-    A fork is a further episode that copies another episode up to a tool's result. It then
+    A fork is a further episode that copies another episode up to a tool's result. Then the fork
     samples a new reply to this result. A problem has `total` episodes. `init` of these episodes are
     sampled from the prompt, and each of them can be forked (total - init) / init times. If fewer
     forks are made, further episodes are sampled from the prompt, until the problem has `total`

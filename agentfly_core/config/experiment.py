@@ -134,7 +134,7 @@ class Night(Section):
 class Fork(Section):
     """Continue from a step of another run: `{run: quickstart-1f2e3d4c, step: 7}`.
 
-    In this example, the fork begins with step 8. It uses the problem order, the seeds and the
+    In this example, the fork begins with step 8. The fork uses the problem order, the seeds and the
     learner state of the other run's step 8. With `optimizer_state: fresh`, the optimizer state is
     new.
     """
@@ -155,7 +155,7 @@ class Settings(Section):
     """The settings of an experiment. Runs with equal settings are the same run.
 
     `code_files` has the data files that the author's code reads, and the files of an agent that is
-    a program. `code` is computed. It has the digests of the author's modules for each stage:
+    a program. The computed field `code` has the digests of the author's modules for each stage:
     `{"rollout": {"my_tools": "9f2c..."}}`.
     """
 
@@ -396,5 +396,5 @@ class Settings(Section):
 
     @property
     def digest(self) -> str:
-        """The digest that identifies the settings. It ignores `flows`, which runs do not use."""
+        """The digest that identifies the settings, without `flows`, which runs do not use."""
         return hashing.digest(self.model_dump(mode="json", exclude={"flows"}))

@@ -158,8 +158,8 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
 def site(name: str, store: str = "") -> Site:
     """Read the settings of a site.
 
-    They come from `conf/site/NAME.yaml`, from environment variables `AGENTFLY_<KEY>`, and from
-    `store`. Raises ValueError if a setting or a variable is wrong.
+    The settings come from `conf/site/NAME.yaml`, from environment variables `AGENTFLY_<KEY>`, and
+    from `store`. Raises ValueError if a setting or a variable is wrong.
     """
     layers = _layers(name, store)
     values = {key: value for layer in layers.values() for key, value in layer.items()}

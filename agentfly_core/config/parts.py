@@ -101,9 +101,9 @@ class AlgorithmPart(Part):
 class TemplatePart(Part):
     """A chat template. `use` is an import path, `default`, `hermes` or `model`.
 
-    `model` is the model's own template. Its variables are further keys of the section: `{use:
-    model, enable_thinking: false}`. If `use` is missing and `show_tools` is set, the template is
-    `hermes`. If `use` is missing and only other settings are set, the template is `model`.
+    `model` is the model's own template. The template's variables are further keys: `{use: model,
+    enable_thinking: false}`. If `use` is missing and `show_tools` is set, the template is `hermes`.
+    If `use` is missing and only other settings are set, the template is `model`.
     """
 
     @model_validator(mode="before")

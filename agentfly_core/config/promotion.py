@@ -14,8 +14,8 @@ class HeldOutDataset(Data):
     """A dataset that is used only for evaluation: `{use: "agentfly_core.datasets.files:files",
     train_file: hard.jsonl, test: 1000}`.
 
-    Policies are evaluated on its `test` split. It has the same settings as the section `data`, and
-    the same default seed. `train` is 1, because a training split must not be empty.
+    Policies are evaluated on the split `test`. The dataset has the same settings as the section
+    `data`, and the same default seed. `train` is 1, because a training split must not be empty.
     """
 
     train: Positive = 1

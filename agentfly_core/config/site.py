@@ -26,7 +26,8 @@ Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 def _without_secret(instead: str) -> AfterValidator:
     """Return a validator that refuses a URI with a secret.
 
-    The error message does not show the secret. It ends with `instead`, which is the remedy.
+    The error message does not show the secret. The message ends with `instead`, which is the
+    remedy.
     """
 
     def check(uri: str) -> str:
@@ -43,7 +44,7 @@ def _variable(held: str, example: str) -> AfterValidator:
     """Return a validator that refuses a text which is not the name of an environment variable.
 
     The error message describes the variable's content (`held`, such as "the key"), and contains the
-    name `example`. It does not contain the refused text, which may be a secret.
+    name `example`. The message does not contain the refused text, which may be a secret.
     """
 
     def check(name: str) -> str:
@@ -107,7 +108,7 @@ class Endpoint(Section):
 class Site(Section):
     """The settings of the machine, or of the machines, where an experiment runs.
 
-    They are recorded with a run, and may change when the run continues.
+    The settings are recorded with a run, and may change when the run continues.
     """
 
     name: str = "local"
