@@ -53,7 +53,7 @@ def wilson(successes: float, trials: int) -> Interval:
     """Return the 95 % score interval of a success rate: `wilson(8, 10)` is (0.490, 0.943).
 
     The interval is (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with p = successes / n
-    and z = 1.96 (Wilson 1927, JASA 22). It contains p and is within [0, 1].
+    and z = 1.96 (Wilson 1927, JASA 22). This interval contains p and is within [0, 1].
 
     `trials` is the number of problems n. With one episode per problem, `successes` is the number of
     solved problems. With several episodes, `successes` is the sum over problems of the share of
@@ -105,10 +105,10 @@ def mean(values: Mapping[str, float]) -> Mean | None:
 
     The interval is computed from n + 2 values: the n values, a copy of the smallest value and a
     copy of the largest value. m and s are the mean and the standard deviation of the n + 2 values.
-    The interval is m +- t s / sqrt(n + 2), with Student's t for n + 1 degrees of freedom. It is
-    clipped to the range of the values. For 8 to 128 values of 0 and 1, the interval contains the
-    true mean in at least 93.5 % of the cases. Without the two added values, it would contain the
-    true mean in 86 % of the cases.
+    The interval is m +- t s / sqrt(n + 2), with Student's t for n + 1 degrees of freedom. The
+    interval is clipped to the range of the values. For 8 to 128 values of 0 and 1, the interval
+    contains the true mean in at least 93.5 % of the cases. Without the two added values, it would
+    contain the true mean in 86 % of the cases.
     """
     if not values:
         return None

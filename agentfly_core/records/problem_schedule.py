@@ -58,7 +58,7 @@ class SamplingRound:
     def drawn(self, schedule: ProblemSchedule) -> list[int | str]:
         """Return the values that identify the round's problems.
 
-        They are part of the key under which the rollout is stored.
+        These values are part of the key under which the rollout is stored.
         """
         key: list[int | str] = [self.greedy]
         if schedule.rollout.curriculum:
@@ -241,7 +241,7 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the night after `night`. It begins with the first problem that `night` did not use.
+    """Return the night after `night`, which begins with the first problem that `night` did not use.
 
     For each task, `played` has the number of problems that `night` used, and `sizes` has the number
     of training problems: `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins
