@@ -187,8 +187,8 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Return the log-probability of each token [n], and the entropy of its distribution [n].
 
-    `logits` [n, vocabulary] are the outputs that predict `tokens` [n]. They are divided by the
-    temperature (a number or [n]) in float32. The entropy is computed without a gradient.
+    `logits` [n, vocabulary] are the outputs that predict `tokens` [n]. The logits are divided by
+    the temperature (a number or [n]) in float32. The entropy is computed without a gradient.
     """
     of_rows = temperature.unsqueeze(-1) if isinstance(temperature, torch.Tensor) else temperature
     logprobs = torch.log_softmax(logits.float() / of_rows, dim=-1)
