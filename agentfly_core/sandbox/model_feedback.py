@@ -8,8 +8,8 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
     """Return the text that the code printed, followed by `note`.
 
-    Raises ToolError if the code failed. Its message also contains the printed text and `note`.
-    Raises ServiceFailure if the sandbox failed.
+    Raises ToolError if the code failed. The error message also contains the printed text and
+    `note`. Raises ServiceFailure if the sandbox failed.
     """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")

@@ -125,8 +125,9 @@ def _exit_code(program: int) -> int:
 
 
 def _enter(paths: Sequence[Path], folder: Path) -> None:
-    """Enter a new root directory. It contains these paths, the working directory and private
-    folders.
+    """Enter a new root directory.
+
+    The new root contains these paths, the working directory and private folders.
     """
     os.umask(0o022)
     socket.sethostname("sandbox")
