@@ -95,7 +95,7 @@ def _openenv(row: Mapping[str, Any]) -> Trace:
 
 
 def _verifiers(row: Mapping[str, Any]) -> Trace:
-    """Read a trace that the library verifiers wrote. Its messages are nodes of a tree.
+    """Read a trace that the library verifiers wrote. The messages of a trace are nodes of a tree.
 
     Each sampled node is a reply. The prompt of a reply is the path from the root of the tree to the
     parent of this node. Raises ValueError if a node comes before its parent.
