@@ -92,7 +92,7 @@ def uncache(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Create or replace a text file atomically. Its folder is created if it is missing."""
+    """Create or replace a text file atomically. If the folder is missing, it is created."""
     _written_beside(path, text).rename(path)
     sync(path.parent)
 

@@ -24,7 +24,7 @@ def own_line(error: BaseException) -> str | None:
 def trace(error: BaseException) -> str:
     """Return the lines of a traceback, beginning with the first line of the user's code.
 
-    Lines in installed packages are removed, except for the last line of the traceback.
+    Lines in installed packages are removed. Only the last line of the traceback is always kept.
     """
     everything = traceback.extract_tb(error.__traceback__)
     begin = next((number for number, frame in enumerate(everything) if _own(frame)), 0)
