@@ -20,7 +20,7 @@ FILE = "adapter.json"
 def remember(folder: Path, base: Pointer, shape: Adapter) -> None:
     """Write the file adapter.json of an adapter into a folder.
 
-    It contains a pointer to the base model, and the shape of the adapter: rank, alpha and targets.
+    The file has a pointer to the base model, and the shape of the adapter: rank, alpha and targets.
     """
     write_json(folder / FILE, {"base": base.to_json(), "shape": shape.model_dump(mode="json")})
 
