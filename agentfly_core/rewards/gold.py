@@ -83,7 +83,7 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
 
 
 def _checked(values: object, problem: Problem, name: str) -> list[str | int | float]:
-    """Check `values`, and return them with texts stripped of outer white space.
+    """Check a list of texts and numbers, and return it. Outer white space of texts is removed.
 
     Raises ValueError if `values` is not a list, or if the list is empty. Also raises ValueError for
     empty texts, for infinite numbers and NaN, and for values of other types.

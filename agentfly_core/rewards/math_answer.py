@@ -185,8 +185,8 @@ def _equal(expected: list[Any], answer: str) -> float:
     """Return 1.0 if an answer has the value of `expected`, else 0.0.
 
     If `expected` is an integer, the answer must be an integer, too. If `expected` is another
-    number, the answer must be a number.
-    Before the comparison, decimals are rounded to at least PLACES significant digits.
+    number, the answer must be a number. Before the comparison, decimals are rounded to at least
+    PLACES significant digits.
     """
     from math_verify import verify
 

@@ -34,9 +34,9 @@ async def qa_f1(trajectory: Trajectory) -> float:
     """The F1 score of the words in the answer and in a right answer.
 
     Of several right answers, the answer with the highest F1 score counts. Words are normalised as
-    in `qa_em`. For example, the right answer is "Peru". Then the answer "Lima in Peru" has the
-    precision 1/3 and the recall 1, and earns 0.5. If the right answer is "yes" or "no", only an
-    equal answer earns 1 and all others earn 0, as in HotpotQA (arXiv 1809.09600).
+    in `qa_em`. If the right answer is "Peru", the answer "Lima in Peru" has the precision 1/3 and
+    the recall 1, and earns 0.5. If the right answer is "yes" or "no", any other answer, such as
+    "yes no", earns 0 as in HotpotQA (arXiv 1809.09600).
     """
     given = normalised(trajectory.answer or "").split()
     best = 0.0
