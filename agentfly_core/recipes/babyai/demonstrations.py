@@ -251,6 +251,6 @@ def fits(thing: str, wanted: str) -> bool:
 def named(mission: str) -> list[str]:
     """Return the objects that a mission names.
 
-    For "put the red ball next to a box", they are `red ball` and `box`.
+    For example, "put the red ball next to a box" names `red ball` and `box`.
     """
     return _THING.findall(mission)

@@ -32,8 +32,9 @@ Rung = tuple[Voxel, bool]
 class Construction:
     """The result of `build`.
 
-    `missing` maps the cell of each missing block to the reason. `scaffolding` lists the cells that
-    had scaffolding during the construction. `residue` lists the cells that still have scaffolding.
+    `missing` maps the cell of each missing block to the reason why the block was refused.
+    `scaffolding` lists the cells that had scaffolding during the construction. `residue` lists the
+    cells that still have scaffolding.
     """
 
     missing: dict[Voxel, Refusal]

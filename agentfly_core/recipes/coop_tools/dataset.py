@@ -23,8 +23,8 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
 
     An agent needs two requests: the first finds the id of the film (here 7), the second finds the
     value. `world` is the seed of the service. Films, people and shops have aspects, such as the
-    ratings of film 7. Each aspect of a film, person or shop gives at most one problem in all
-    splits together. Raises ValueError if more problems are requested than there are such aspects.
+    ratings of film 7. Each aspect of a film, person or shop occurs in at most one problem, and so
+    in only one split. Raises ValueError if more problems are requested than such aspects exist.
     """
     draw, world = random.Random(seed), RestWorld(seed)
 
@@ -46,7 +46,7 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
 
 @generated
 def observations(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """Make a problem from the second request of each question of `rest_questions`, such as
+    """Make a problem from each question of `rest_questions`, such as
 
         Problem(
             "films-7-ratings",
@@ -54,8 +54,9 @@ def observations(seed: int, train: int, validation: int, test: int) -> dict[str,
             {"answer": "417", "digits": "3", "world": 3, "url": "/films/7/ratings?region=north"},
         )
 
-    `url` is the second request. The service's answer to the second request contains the value.
-    `digits` is the number of digits of the value.
+    Each question of `rest_questions` needs two requests. `url` is the second request of the
+    question. The service's answer to this request contains the value. `digits` is the number of
+    digits of the value.
     """
     made = rest_questions(seed, train, validation, test)
     return {split: [_observation(question) for question in made[split]] for split in made}

@@ -88,7 +88,7 @@ class Evolve:
         return Ending.NO_TOOL_CALLS
 
     async def evolved(self, episode: Episode, result: str) -> str:
-        """Let all generations answer the problem, and return the merged answer.
+        """Run the generations of the evolution, and return the merged answer.
 
         `result` is the answer of the first agent.
         """

@@ -84,7 +84,8 @@ class MarkedReply:
     The texts are stripped of outer whitespace, and text outside of the delimiters is ignored. If
     only a closing delimiter is missing, its text ends at the next delimiter or at the end of the
     reply. If only an opening delimiter is missing, its text begins after the previous delimiter or
-    at the beginning of the reply. If this text contains a blank line, MissingMark is raised.
+    at the beginning of the reply. In both cases, MissingMark is raised if this text contains a
+    blank line.
     """
 
     marks: Mapping[str, tuple[str, str]]

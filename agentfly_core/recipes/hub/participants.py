@@ -69,8 +69,9 @@ class Participant:
 
     Calling a participant requests a reply. A participant processes requests and messages in the
     order of the calls. A participant can join several groups, such as hubs. The group that it
-    joined last is its current group. When it leaves this group, the group before is current again.
-    The audience of a reply is the other members of the current group at the time of the request.
+    joined last is its current group until it leaves this group. Then the group that it joined
+    before is current again. The audience of a reply is the other members of the current group at
+    the time of the request.
     Each message of another participant is observed only once, even if the message is also passed as
     an argument. Failed replies are not delivered to the audience.
     """

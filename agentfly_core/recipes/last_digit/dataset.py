@@ -49,7 +49,7 @@ def calculation_of(question: str) -> str:
 def digits(calculation: str) -> list[str]:
     """Return the last digit of the result after each step, computed from left to right.
 
-    For `3+4*7+1`, they are `["7", "9", "0"]`.
+    For `3+4*7+1`, the last digits are `["7", "9", "0"]`.
     """
     digit, results = int(calculation[0]), []
     for sign, number in STEP.findall(calculation):

@@ -19,10 +19,10 @@ def _examples(problem: Problem) -> Examples:
 async def fills(trajectory: Trajectory) -> Score:
     """The share of masks that an answer such as `A || B` fills correctly.
 
-    The fact `answers` of the problem has the right text for each mask. A readable answer has one
-    fill (text) for each mask. All fills are different, and each fill has 1 to LONGEST words. The
-    reward of an unreadable answer is UNREADABLE (-1). The partial score `readable` is 1 for a
-    readable answer. The partial score `solved` is 1 if all fills are right.
+    The fact `answers` of the problem has the right text for each mask. In a readable answer, each
+    mask has a fill (text) of 1 to LONGEST words, and all fills are different. The reward of an
+    unreadable answer is UNREADABLE (-1). The partial score `readable` is 1 for a readable answer.
+    The partial score `solved` is 1 if all fills are right.
     """
     right = [*map(_plain, trajectory.problem.facts["answers"])]
     given = [*map(_plain, (trajectory.answer or "").split(SEPARATOR))]

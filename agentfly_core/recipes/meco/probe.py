@@ -24,8 +24,8 @@ class MetaCogProbe:
     """A linear probe of hidden states. High scores predict a correct answer without tools.
 
     Each of the probe's `layers` has a direction in `directions` [layers, width], and an offset in
-    `offsets` [layers]. The score of a layer is the dot product of its hidden state and its
-    direction, plus its offset. The score of the probe is the mean of the scores of its layers. For
+    `offsets` [layers]. The score of a layer is the dot product of the layer's hidden state and
+    direction, plus the layer's offset. The score of the probe is the mean score of its layers. For
     a score of at least `l_yes`, the decision is to answer without a tool. For a score below `l_no`,
     the decision is to call a tool. Otherwise the model decides. `policy` is the digest of the
     policy's weights, as in `HiddenStates`. `held_out` [n] has the cross-validated scores of the n
@@ -167,8 +167,8 @@ class MetaCogProbe:
 def auroc(scores: Array, correct: Array) -> float:
     """Return the area under the ROC curve: how well scores separate correct from wrong answers.
 
-    It is the share of pairs of a correct and a wrong answer in which the correct answer has the
-    higher score. Pairs with equal scores count as half.
+    All pairs of a correct and a wrong answer are compared. The result is the share of pairs in
+    which the correct answer has the higher score. Pairs with equal scores count as half.
     """
     correct = np.asarray(correct, bool)
     above = scores[correct][:, None] - scores[~correct][None]

@@ -39,9 +39,9 @@ class MLE(Environment):
         {"kind": "linear", "seed": 3, "formula": "code", "leaderboard": {"forest": 0.61, ...}}
 
     `rank` is the best HumanRank of all submissions, computed on the private rows (see
-    `human_rank`). It is 0 until a submission is better than the sample submission. `public` is the
-    best score on the public rows, or None before the first submission. Methods raise ToolError for
-    mistakes of the model, such as code that fails.
+    `human_rank`). `rank` is 0 until a submission is better than the sample submission. `public` is
+    the best score on the public rows, or None before the first submission. Methods raise ToolError
+    for mistakes of the model, such as code that fails.
     """
 
     async def reset(self, problem: Problem) -> None:

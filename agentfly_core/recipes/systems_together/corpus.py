@@ -14,7 +14,7 @@ CITIES = range(10, 18)
 
 
 def pages(seed: int) -> list[dict[str, str]]:
-    """Make two pages for each firm: a page of the firm, and a directory page with its code:
+    """Make two pages for each firm: the firm's own page, and a directory page with the firm's code:
 
         {"id": "0017", "title": "firm 3072", "text": "In city 12, code 52.", "split": "train"}
         {"id": "1143", "title": "directory 9023", "text": "Lists firm 3072 with code 52.", ...}

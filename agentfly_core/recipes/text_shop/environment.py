@@ -127,7 +127,7 @@ class TextShop(Environment):
     async def reset(self, problem: Problem) -> None:
         """Open the shop of a problem.
 
-        Raises KeyError if a fact is missing, and TypeError if one has a wrong type.
+        Raises KeyError if a fact is missing, and TypeError for a fact of a wrong type.
         """
         drawn = problem.facts["catalogue"]
         self.catalogue = catalogue(drawn["seed"], drawn["products"])

@@ -68,9 +68,8 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
     """Return a policy that explores the world until it reaches the object's room.
 
     In this room, the policy takes the object. Each reply names the current room, the object and the
-    object's room.
-    In a share `spoilt` of the episodes, the policy makes a mistake: it moves at random, or gives up
-    before taking the object.
+    object's room. In a share `spoilt` of the episodes, the policy makes a mistake: it moves at
+    random, or gives up before taking the object.
     """
 
     async def policy(conversation: Conversation) -> str:
