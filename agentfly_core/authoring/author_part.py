@@ -108,7 +108,7 @@ class AuthorPart(ABC):
         """The injected parameters, and the parameters that the caller passes.
 
         Raises ValueError if a parameter does not suit a tool or a reward, for example a parameter
-        without an annotation. If `process` is True, there are three more causes of ValueError:
+        without an annotation. With the option `process`, there are three more causes of ValueError:
         another process cannot import the function, the function needs an environment, or `timeout`
         is infinite.
         """

@@ -85,7 +85,8 @@ class CallTable:
     def strike(self, row: int) -> None:
         """Record in the row `row` of the table that its call has ended.
 
-        Other calls cannot use the row before `free` releases it. Any thread may call this method.
+        Other calls cannot use the row before the method `free` releases it. Any thread may call
+        this method.
         """
         CALL.pack_into(self._memory, row * ROW, 0, 0.0, 0.0, False)
 

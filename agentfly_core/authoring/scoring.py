@@ -87,7 +87,7 @@ async def _compared(
 ) -> list[Trajectory]:
     """Compute a reward that compares the episodes of a problem.
 
-    Return the trajectories with the scores added to `observed`.
+    Return the trajectories with the scores added to their field `observed`.
     """
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     # sorted by the index of the episode, because groups must not depend on the order of `answered`
@@ -200,7 +200,7 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
 
 
 def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
-    """Return the unweighted values for `Scored.rewards`; see `score` for their keys."""
+    """Return the unweighted values for `Scored.rewards`. See the function `score` for the keys."""
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
         if isinstance(score, Score):
