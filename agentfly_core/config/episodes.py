@@ -66,14 +66,14 @@ class Branching(Section):
 
     @property
     def reads_entropies(self) -> bool:
-        """Whether `mode` needs token entropies. True for `entropy` and `threshold`."""
+        """Whether the setting `mode` needs token entropies. True for `entropy` and `threshold`."""
         return self.mode in ("entropy", "threshold")
 
     def check_service(self, name: str) -> None:
-        """Raise ValueError if `mode` needs entropies of tokens, which a chat service does not
-        return.
+        """Raise ValueError if the setting `mode` needs token entropies.
 
-        The message contains `name`, the name of the chat service.
+        A chat service does not return entropies. The message contains `name`, the name of the chat
+        service.
         """
         if self.reads_entropies:
             raise ValueError(
@@ -165,7 +165,7 @@ class Evaluate(Section):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that a run uses: train, test, and validation if `every` is above 0."""
+        """The splits that a run uses. Validation is used only if the setting `every` is not 0."""
         return SPLITS if self.every else ("train", "test")
 
     @model_validator(mode="after")

@@ -282,7 +282,7 @@ class Settings(Section):
 
     @property
     def each(self) -> Mapping[str, Self]:
-        """The settings of each task. In an experiment without `tasks`, this is `{"single": self}`.
+        """The settings of each task. Without the setting `tasks`, this is `{"single": self}`.
 
         `rollout.problems` of a task is how many of a step's problems come from this task.
         """
@@ -322,7 +322,7 @@ class Settings(Section):
 
     @property
     def own_steps(self) -> range:
-        """The steps that this run does: from `start_step` + 1 to `steps`."""
+        """The steps that this run does: from `start_step` + 1 to the setting `steps`."""
         return range(self.start_step + 1, self.steps + 1)
 
     @property

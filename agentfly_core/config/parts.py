@@ -178,7 +178,7 @@ class RewardPart(ShortForm):
 
 
 def program_files(agent: object) -> list[str]:
-    """Return the `files` of an agent that is a program, and the files that its `command` names.
+    """Return the files in the settings `files` and `command` of an agent that is a program.
 
     The result is empty for any other agent.
     """
@@ -222,8 +222,8 @@ class AgentPart(Section):
 
     @property
     def speakers(self) -> Mapping[str, SpeakerReference]:
-        """The policy or chat service of each role in `frozen`. Roles with the value `self` (the
-        trained policy) are left out.
+        """The policy or chat service of each role in the setting `frozen`. Roles with the value
+        `self` (the trained policy) are left out.
         """
         named = {role: speaker(who) for role, who in self.frozen.items()}
         return {role: who for role, who in named.items() if who}
@@ -245,8 +245,8 @@ class AgentPart(Section):
     def untrained(self) -> Sequence[str]:
         """The roles that the trained policy plays without learning from their replies.
 
-        These are the roles with the value `self` in `frozen`. If an agent is a program and has the
-        setting `train`, its roles outside of `train` and `frozen` are included, too.
+        These are the roles with the value `self` in the setting `frozen`. If an agent is a program
+        and has the setting `train`, its roles outside of both settings are included, too.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -330,7 +330,7 @@ class OwnSettings:
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
-    """Yield the settings of each class or function in `tools`, `rewards` and `environments`.
+    """Yield the settings of each class or function in tools, rewards and environments.
 
     `sections` has these three sections. `keys` is the path of the section that contains all three.
     """
