@@ -192,7 +192,7 @@ def read_scores(path: Path) -> list[record.Scored]:
 def write_problems(path: Path, problems: Iterable[record.Problem]) -> None:
     """Write problems in the order given.
 
-    If a problem has `messages` or `tools`, the file has schema 2, otherwise schema 1.
+    If a problem has the field `messages` or `tools`, the file has schema 2, otherwise schema 1.
     """
     rows = [{"id": p.id} | _problem_row(p) for p in problems]
     of_chats = any(row["messages"] or row["tools"] is not None for row in rows)
