@@ -139,7 +139,8 @@ class Algorithm(Protocol):
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Compute metrics before the first optimizer step of an update.
 
-        The metrics are reported, and are passed to `after` at the start of the next update.
+        The metrics are reported, and are passed to the method `after` at the start of the next
+        update.
         """
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

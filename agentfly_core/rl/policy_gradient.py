@@ -48,7 +48,7 @@ class PolicyGradient(ABC):
 
     @property
     def penalty(self) -> NoKL:
-        """The KL penalty. If `kl` is not set, this is NoKL, which does nothing."""
+        """The KL penalty. If the setting `kl` is null, this is NoKL, which does nothing."""
         return self.kl or NoKL()
 
     @property
@@ -82,8 +82,8 @@ class PolicyGradient(ABC):
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """Compute the advantages from the outcomes of a whole update.
 
-        If the KL penalty is a RewardKL, it is first subtracted from the rewards. With `skip_cut`,
-        trajectories that ended at a limit get the advantage 0.
+        If the KL penalty is a RewardKL, it is first subtracted from the rewards. With the setting
+        `skip_cut`, trajectories that ended at a limit get the advantage 0.
         """
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)
         # set to 0 after the advantages: a cut episode still counts in the baseline of its group
@@ -96,14 +96,16 @@ class PolicyGradient(ABC):
     def weights(self, batch: RolloutBatch) -> Tensor:
         """Return the weight of each token in the loss of an optimizer step, [rows, T].
 
-        With `skip_cut`, tokens of trajectories that ended at a limit get the weight 0.
+        With the setting `skip_cut`, tokens of trajectories that ended at a limit get the weight 0.
         """
         # removed before the aggregation: such tokens must not count in its mean, either
         return self.aggregation.weights(self._counted(batch))
 
     def _counted(self, batch: RolloutBatch) -> RolloutBatch:
-        """Return the batch. With `skip_cut`, all tokens of trajectories that ended at a limit are
-        marked as not sampled.
+        """Return the batch that the loss uses.
+
+        With the setting `skip_cut`, all tokens of trajectories that ended at a limit are marked as
+        not sampled.
         """
         if not self.skip_cut:
             return batch
