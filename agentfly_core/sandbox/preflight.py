@@ -64,7 +64,7 @@ def _chosen(wanted: str) -> Sandbox:
 async def _weakness(sandbox: Sandbox) -> str:
     """Return the reason why a sandbox cannot be used, or "" if it can be used.
 
-    The reason is that a test program fails, or that attacks with `probe` are not stopped.
+    The reason is that a test program fails, or that the sandbox does not stop an attack.
     """
     try:
         first = await sandbox.execute(ExecRequest(b"print(6 * 7)"))

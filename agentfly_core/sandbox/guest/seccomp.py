@@ -79,7 +79,7 @@ def _tcp() -> list[bytes]:
 def apply(network: bool) -> None:
     """Apply the seccomp filter of `program` to this process and its later children.
 
-    `no_new_privs` must be set.
+    The process must set `no_new_privs` before this call.
     """
     code = program(network)
     buffer = ctypes.create_string_buffer(code, len(code))
