@@ -97,7 +97,7 @@ class ChatFile:
             )
 
     def require_few(self, bad: list[BadRow]) -> None:
-        """Raise ValueError if there are more unusable rows than `tolerate_bad_rows`."""
+        """Raise ValueError if there are more unusable rows than `tolerate_bad_rows` allows."""
         if len(bad) > self.tolerate_bad_rows:
             raise ValueError(
                 f"{counted(len(bad), 'row')} cannot be used for training (tolerated: "

@@ -16,10 +16,10 @@ def mixture(
 ) -> dict[str, Rows]:
     """Make splits with the problems of all tasks, one task after the other.
 
-    `tasks` maps the name of each task to its settings `data`. The id of a problem begins with the
-    task's name: `shop/2-red-cup`. Raises ValueError if the data of a task is unusable. The message
-    names the task. Also raises ValueError if a training problem of a task is a validation or test
-    problem of another task.
+    `tasks` maps the name of each task to the task's section `data`. The id of a problem begins with
+    the task's name: `shop/2-red-cup`. Raises ValueError if the data of a task is unusable; the
+    message names the task. Also raises ValueError if a training problem of a task is a validation
+    or test problem of another task.
     """
     splits: dict[str, Rows] = {split: [] for split in SPLITS}
     for name, settings in tasks.items():
