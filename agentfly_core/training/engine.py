@@ -280,7 +280,7 @@ class ClippedAdamW(torch.optim.AdamW):
     _global_grad_norm = 0.0
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Take the step, or set `overflow` if the gradient norm is not finite."""
+        """Take an optimizer step, or set `overflow` if the gradient norm is not finite."""
         assert closure is None, "DeepSpeed gives none"
         parameters = [
             p for group in self.param_groups for p in group["params"] if p.grad is not None
