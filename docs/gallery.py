@@ -19,8 +19,8 @@ agentfly show play:quickstart-1
 agentfly train quickstart
 ```
 
-Most rows of the table have the success in percent before → after reinforcement learning, and the
-95 % interval of the difference in points ([details](#how-is-success-measured)).
+Most rows have the success in percent before → after reinforcement learning. The 95 % interval of
+the difference in points follows ([details](#how-is-success-measured)).
 
 | experiment | task | result on held-out problems |
 |---|---|---|
