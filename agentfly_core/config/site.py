@@ -222,8 +222,8 @@ class Site(Section):
             )
         if self.sampler == "transformers" and len(sampler) > 1:
             raise ValueError(
-                f"got sampler_gpus {sampler}, but the sampler transformers uses one GPU: list "
-                "only one number"
+                f"got sampler_gpus {sampler}, but `sampler: transformers` uses only one GPU: "
+                "list one number"
             )
         return self
 

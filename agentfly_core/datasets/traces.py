@@ -75,9 +75,9 @@ def trace_of(row: Mapping[str, Any]) -> Trace | None:
             except ValidationError as error:
                 first = error.errors()[0]
                 what = f" contains {shown(first['input'])}" if first["loc"] else ""
-                raise ValueError(f"its {field!r}{what}: {message_of(first)}") from None
+                raise ValueError(f"the field {field!r}{what}: {message_of(first)}") from None
             except (AttributeError, IndexError, KeyError, TypeError) as error:
-                raise ValueError(f"its {field!r} cannot be read: {fault(error)}") from None
+                raise ValueError(f"the field {field!r} cannot be read: {fault(error)}") from None
     return None
 
 

@@ -242,7 +242,7 @@ def check_workers(
     in_workers = place.sampler == "transformers" or any(isinstance(w, RunPolicy) for w in frozen)
     if count > 1 and in_workers and place.device == "cuda":
         raise ValueError(
-            f"site.workers is {count}, but with the sampler transformers or with a run in "
+            f"site.workers is {count}, but with `sampler: transformers` or with a run in "
             "agent.frozen, each worker loads all policies into the GPU. Set site.workers=1."
         )
 

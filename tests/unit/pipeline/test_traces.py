@@ -314,7 +314,7 @@ def negative(row: dict[str, Any]) -> None:
     [
         (shorter_mask, "sampled tokens, .* log-probabilities and .* mask entries"),
         (later_version, "the trace has version 2 of its format, expected 1"),
-        (no_prompt, "its 'turns' cannot be read: .*prompt_token_ids"),
+        (no_prompt, "'turns' cannot be read: .*prompt_token_ids"),
         (negative, "greater than or equal to 0"),
     ],
 )

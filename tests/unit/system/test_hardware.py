@@ -98,7 +98,7 @@ def test_vllm_and_the_learner_take_turns_on_shared_gpus(
         ({"DEVICE": "cuda", "SAMPLER_GPUS": "-1"}, r"sampler_gpus.0: .*greater than or equal to 0"),
         (
             {"DEVICE": "cuda", "SAMPLER": "transformers", "SAMPLER_GPUS": "0,1"},
-            r"transformers uses one GPU",
+            r"sampler_gpus .*transformers. uses only one",
         ),
         ({"HOSTFILE": "nowhere"}, r"The hostfile 'nowhere' is missing"),
     ],
