@@ -50,8 +50,8 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
         if other in CHATS and _chat(row, other, "user").question != prompt.question:
             raise ValueError(
                 f"the fields {field!r} and {other!r} end with different questions, so the prompt "
-                "is ambiguous; rename the field that is not the prompt, such as `columns: "
-                f"{{{other}: former}}`"
+                "is ambiguous; rename the field that is not the prompt, for example with `columns: "
+                f"{{{other}: unused_{other}}}`"
             )
     return field, prompt
 
@@ -70,7 +70,8 @@ def demonstration_of(row: DataRow) -> RecordedChat:
     if len(fields) > 1:
         raise ValueError(
             f"the fields {' and '.join(map(repr, fields))} could each be the chat to train on; "
-            f"rename all but one, such as `columns: {{{fields[-1]}: former}}`"
+            "rename all but one, for example with `columns: "
+            f"{{{fields[-1]}: unused_{fields[-1]}}}`"
         )
     (field,) = fields
     chat = _chat(row, field, "assistant")

@@ -322,7 +322,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
     speakers = f" of the speaker that answers ({', '.join(spoke)})" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
-    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; call {call}{speakers} first")
+    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; first call {call}{speakers}")
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:

@@ -137,7 +137,7 @@ def rows(corpus: str) -> list[Row]:
             raise ValueError(f"{corpus}, row {number}: an earlier row has the id {row['id']!r}.")
         by_id[row["id"]] = row
     if not by_id:
-        raise ValueError(f"{corpus} is empty, expected a JSON object with a page on each line.")
+        raise ValueError(f"{corpus} is empty, expected one page on each line, as a JSON object.")
     return list(by_id.values())
 
 

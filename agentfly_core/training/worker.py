@@ -118,7 +118,7 @@ class Worker:
             raise ValueError(
                 f"The learner has the state {self.label!r} in memory, not {job.start!r}, and the "
                 f"job has no saved state. First repeat the updates that lead to {job.start!r}. "
-                f"Only jobs with the start {jobs.FRESH!r} need no saved state."
+                f"Only a job whose start begins with {jobs.FRESH!r} needs no state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)

@@ -132,7 +132,7 @@ def test_a_binary_corpus_is_refused(corpus: Path) -> None:
         ('{"id": "1", "title": "Ink"}', "row 1 has no text"),
         ('{"id": "1", "title": "Ink", "text": "Blue."}\n' * 2, "row 2: an earlier row has the id"),
         ("ink", "row 1 is not an object of strings"),
-        ("", "is empty, expected a JSON object"),
+        ("", "is empty, expected one page on each line"),
     ],
 )
 def test_a_file_of_another_format_is_refused(corpus: Path, text: str, message: str) -> None:
