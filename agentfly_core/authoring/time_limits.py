@@ -83,7 +83,7 @@ class AuthorCall:
             self._table.given_up.add(self._row)
 
     def strike(self) -> None:
-        """Record that the call's thread has ended. The thread itself calls this method."""
+        """Record that the call's thread ends. The thread itself calls this method, at its end."""
         self._table.strike(self._row)
 
     def hold(self) -> None:

@@ -336,7 +336,9 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """Key of the reward that decides success: "goal" with several tasks, "" without rewards."""
+        """Key of the reward that decides success: "goal" if there are several tasks. Otherwise the
+        key is `evaluate.goal`, or the first key in `rewards`, or "" without rewards.
+        """
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
     def own_settings(self) -> Iterator[OwnSettings]:
@@ -354,9 +356,7 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Self:
-        """A copy of the settings in which `seed` is the seed of the dataset (`data_seed`). The copy
-        is used for the artifact keys of the dataset and of held-out episodes.
-        """
+        """A copy with `data_seed` as `seed`, for the keys of the dataset and held-out episodes."""
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data_seed, "data": data})
 
@@ -396,5 +396,5 @@ class Settings(Section):
 
     @property
     def digest(self) -> str:
-        """The digest that identifies the settings, without `flows`, which runs do not use."""
+        """The digest that identifies the settings. It leaves out `flows`, which no run uses."""
         return hashing.digest(self.model_dump(mode="json", exclude={"flows"}))

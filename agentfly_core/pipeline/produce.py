@@ -15,7 +15,7 @@ Make = Callable[[Path], Mapping[str, float]]
 
 
 class Reused(Artifact):
-    """An artifact that was in the store before its stage ran."""
+    """An artifact that was already in the store, so it was not made again."""
 
     __slots__ = ()
 

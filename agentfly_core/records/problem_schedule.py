@@ -108,7 +108,7 @@ class ProblemSchedule:
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
         """Return how many problems of each task a step still needs.
 
-        For each task, `used` has the number of the step's problems that can train the policy.
+        `used` maps each task to the number of problems that the step has and uses for training.
         """
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 

@@ -76,7 +76,7 @@ class Cast(SamplerSession):
     def of(self, speaker: str) -> SamplerSession:
         """Return the session that samples the replies of a speaker.
 
-        If a chat service replies for the speaker's role, return this Cast.
+        If a chat service replies for the speaker's role, return this object itself.
         """
         role = speaker.partition("/")[0]
         # a chat service answers requests one by one, and has no hidden states

@@ -172,9 +172,10 @@ class Lease:
     def awaited(self) -> Held:
         """Wait until the lock may be taken, and return the content of the lock object.
 
-        Raises Locked if another process holds the lock. If the owner is on another machine, this
-        method watches the lock for EXPIRY seconds. Without a renewal in this time, the owner counts
-        as dead, and the lock may be taken.
+        If the owner is a running process of this machine, this method raises Locked without
+        waiting. If the owner is on another machine, this method watches the lock for EXPIRY
+        seconds. It raises Locked if the owner renews the lock in this time. Otherwise the owner
+        counts as dead, and the lock may be taken.
         """
         first = lock = self.look()
         while not lock.free:

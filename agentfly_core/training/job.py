@@ -96,7 +96,8 @@ class SavePolicy(WorkerMessage):
 class SaveState(WorkerMessage):
     """A request to save the state with the label `label` in a folder.
 
-    The first result is sent when the state is copied, and the second when the copy is written.
+    The learner sends two results: the first after it has copied the state, and the second after it
+    has written the copy to the folder.
     """
 
     op: Literal["save_state"] = "save_state"

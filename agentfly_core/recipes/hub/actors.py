@@ -50,7 +50,7 @@ class JournalEntry:
 
 
 class Actor:
-    """An agent of a hub that runs in its own process.
+    """A hub's agent, which runs in a process of its own.
 
     The process calls the function `make` to create the agent. The agent calls its model at the base
     URL `{base_url}/{name}`. `counts` has the counts of the agent's `Faults`, for example

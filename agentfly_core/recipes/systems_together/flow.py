@@ -69,7 +69,10 @@ def systems_together(
 
 
 def with_gate(experiment: Experiment, policy: str) -> Experiment:
-    """Fit a gate to a policy with the flow `fit_gate`. Return the experiment with this gate."""
+    """Fit a gate to a policy with the flow `fit_gate`. Return the experiment with this gate.
+
+    A gate decides whether a question needs a tool.
+    """
     flow = experiment.settings.flows["fit_gate"]
     rows = resolve_name(flow.use)(experiment, **flow.settings | {"policy": policy})
     (probe,) = [row["file"] for row in rows if row["file"]]

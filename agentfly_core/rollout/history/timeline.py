@@ -315,8 +315,8 @@ class EpisodeBranch:
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
         """Append the replies of these branches to the history.
 
-        If several branches continued the same context, the reply of the last branch becomes the
-        context's last reply.
+        If several of the branches continued the same context, the context then ends with the reply
+        of the branch that comes last in `branches`.
         """
         for branch in branches:
             for reply in branch.replies[branch._begin :]:

@@ -79,7 +79,7 @@ class _Sender:
     mlflow: MlflowRun
 
     def start(self) -> None:
-        """Send the stages before the first step and the evaluation of the start policy.
+        """Send the evaluation of the start policy, and the stages before the first step.
 
         Raises FileNotFoundError if a stage has not finished.
         """
