@@ -55,7 +55,7 @@ answers). Number of solved problems, of 100 held-out problems:
 |---|---|---|---|---|
 | `--policy oracle` | 100 | 100 | 100 (mean reward 1.00) | 100 |
 | `--policy random` | 0 | 0 | 0 (0.00) | 0 |
-| the same answer to all problems, the best one | 6 | 6 | 5 (problems of one catalogue) | 2 |
+| the best constant answer (the same for all problems) | 6 | 6 | 5 (problems of one catalogue) | 2 |
 | the most frequent answer of each kind of problem | 7 | 7 | 6 (problems of one catalogue) | 1 |
 | the oracle with the pages or folder of another problem | | 4 | | 1 |
 
