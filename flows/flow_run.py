@@ -43,10 +43,10 @@ def experiment_of_flow(
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     """Lock the devices of a site during the `with` block. Flows in the block share the devices.
 
-    The devices are the GPUs with the numbers in `gpus`. If a Prefect worker runs the flow on a site
-    without GPUs, the device is a CPU slot. If another process has locked a device, log the name
-    of the other process, and wait. `holder` is the name that other processes see for this process.
-    Raises ValueError if GPUs are missing.
+    The devices are the GPUs with the numbers in `gpus`. On a site without GPUs, a flow that a
+    Prefect worker runs locks a CPU slot. Other flows on such a site lock nothing. If another
+    process has locked a device, log the name of the other process, and wait. `holder` is the name
+    that other processes see for this process. Raises ValueError if GPUs are missing.
     """
     log = log_of_flow_run()
     wanted = numbered(gpus, site.locks)

@@ -84,9 +84,10 @@ class Reward(author_part.AuthorPart):
         """Score a stored trajectory.
 
         A score that was computed during the episode is returned unchanged. Otherwise, the function
-        of the reward is called. The result is Unscored if this call fails or is in `held`, which
-        contains calls to skip. It is also Unscored if the reward needs an environment. `episode`
-        contains the trajectories of all speakers, for a parameter of type Team.
+        of the reward is called. The result is Unscored if the call fails, or if the reward needs an
+        environment. Calls in `held` are skipped, because they have already blocked the event loop
+        once. Their result is Unscored, too. `episode` contains the trajectories of all speakers,
+        for a parameter of type Team.
         """
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed

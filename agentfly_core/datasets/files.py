@@ -170,8 +170,9 @@ def read(
 ) -> Iterator[tuple[int, Problem | BadRow]]:
     """Yield the number and the problem of each row of a file.
 
-    For an unusable row, yield its number and a BadRow. For a row that repeats another row, yield
-    its number and a Repeated.
+    For an unusable row, yield its number and a BadRow. For a row with the same problem as an
+    earlier row, yield its number and a Repeated, which is a kind of BadRow. `needs` and `columns`
+    are the arguments of `files`.
     """
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):

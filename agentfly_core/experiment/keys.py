@@ -295,7 +295,10 @@ def learner(policy: ArtifactKey) -> ArtifactKey:
 
 
 def ledger(run: str, policy: Pointer) -> ArtifactKey:
-    """Return the key of a run's ledger, the table of problems and outcomes of all steps."""
+    """Return the key of a run's ledger, the table of problems and outcomes of all steps.
+
+    `policy` is the final policy of the run.
+    """
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
 

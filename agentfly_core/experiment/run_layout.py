@@ -216,7 +216,7 @@ def begun_shards(store: Store, folder: str) -> list[str]:
 
 
 def rollouts(scored: Artifact) -> list[Pointer]:
-    """Return the shards (batches of episodes) whose scores are in `scored`, in order.
+    """Return the shards (batches of episodes) whose scores are in `scored`, sorted by name.
 
     The shards are in the same folder as `scored`.
     """

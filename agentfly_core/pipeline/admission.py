@@ -101,7 +101,7 @@ class Candidate:
         return model_config.tokenizer(str(self.folder))
 
     def policy(self) -> Policy:
-        """Load the model in the same way as the learner."""
+        """Load the model in the same way as the learner loads it."""
         return load_policy(str(self.folder), self.dtype).to(self.site.device)
 
     def plain(self) -> PreTrainedModel:

@@ -196,8 +196,8 @@ def play_shard(
     """Play a batch of episodes (a shard), and return the metrics of the environments.
 
     Trajectories and timings are written to `folder`. Rewards that read an environment are computed
-    during the episode. Raises GateClosed if too many episodes failed or lack such a reward. Raises
-    ServiceLost if the sampler dies.
+    during the episode. Raises GateClosed if too many episodes failed, or if too many episodes lack
+    a reward that reads an environment. Raises ServiceLost if the sampler dies.
     """
     played, measured = collect_into(episode_specs, spec, sampler, folder, watch, resources)
     stop_if_failing(played, gates.failed)

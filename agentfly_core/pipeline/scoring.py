@@ -91,10 +91,11 @@ def score(
 ) -> Artifact:
     """Publish the scores and the ledger for the episodes of a step or an evaluation.
 
-    Scores in `before` (an earlier round) and in `ready` are reused. If all episodes of a problem
-    have equal rewards, a further round of the step plays a new problem instead. `round` is the
-    number of the round: 1, 2, ... Each round has its own artifact. The final scores have the
-    `round` 0. `what` is the name of the stage in logs.
+    Scores in `before` (an earlier round) and in `ready` are reused. With `rollout.refills`, a step
+    may have several rounds: if all episodes of a problem have equal rewards, the next round plays a
+    new problem instead. The episodes are scored after each round, with its number 1, 2, ... as
+    `round`, and each time a separate artifact is published. The final scores have the `round` 0.
+    `what` is the name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 

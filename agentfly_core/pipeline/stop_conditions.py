@@ -140,8 +140,8 @@ def warnings(
     """Return the warnings of a step about health signs.
 
     A sign with `steps: 3` causes a warning after 3, 6, 12, 24, ... consecutive steps. `advice` maps
-    names of signs to texts that are added to their warnings. If a sign with the setting `stop` was
-    seen in enough consecutive steps, GateClosed is raised.
+    names of signs to texts that are added to their warnings. Raises GateClosed if a sign with the
+    setting `stop` was seen in at least `steps` consecutive steps.
     """
     raised = due(signs, metrics)
     texts = {

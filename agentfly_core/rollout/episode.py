@@ -242,7 +242,11 @@ class Episode(Speaker):
         return await self.state.do(self.state.snapshot())
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot of this episode; raises the same errors as `snapshot`."""
+        """Set the environments to the states in a snapshot of this episode.
+
+        Raises NotImplementedError if an environment cannot restore its state, and ServiceFailure if
+        restoring fails.
+        """
         await self.state.do(self.state.restore(snapshot))
 
     async def fork(self, count: int = 1) -> int:

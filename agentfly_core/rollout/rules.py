@@ -105,7 +105,10 @@ class EpisodeSpec:
 
     @property
     def alone(self) -> bool:
-        """Whether this episode is played alone, because it may have killed a worker process."""
+        """Whether this episode may have killed a worker process.
+
+        Such episodes are played one by one, after all other episodes.
+        """
         return self.id in self.suspects
 
 
@@ -124,7 +127,10 @@ class ForkedSpec(EpisodeSpec):
         chain: int,
         spares: tuple[EpisodeSpec, ...] = (),
     ) -> ForkedSpec:
-        """Make the spec of an episode that branches off from `parent` at `origin`."""
+        """Make the spec of an episode that branches off from `parent` at `origin`.
+
+        `chain` and `spares` are fields of the new spec; see `EpisodeSpec`.
+        """
         seed = hashing.seed(parent.seed, *origin.place)
         own = {one.name: getattr(parent, one.name) for one in fields(EpisodeSpec)}
         own |= {"chain": chain, "seed": seed, "spares": spares}

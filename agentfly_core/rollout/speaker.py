@@ -153,7 +153,7 @@ class Speaker:
         self.history.answers.append((self.name, text))
 
     def settings(self, sampling: Sampling) -> ReplySettings:
-        """Fill the settings of a reply with defaults. Raises ValueError for invalid settings."""
+        """Return a reply's settings: `sampling` and defaults. Raises ValueError if invalid."""
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
         own = self.state.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
@@ -191,7 +191,7 @@ class Speaker:
         read: tuple[Message | Observation, ...],
         layers: Sequence[int] | None,
     ) -> HiddenStates:
-        """Return the hidden states at the last token of the prompt that continues `before`.
+        """Return the hidden states at the last token of a prompt.
 
         The prompt contains all messages up to and including the reply `before`, then `read`.
         """

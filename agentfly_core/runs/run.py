@@ -186,8 +186,8 @@ class Run:
     def remember_data(self, data: Pointer, version: str) -> None:
         """Store the digest of the run's dataset and the dataset's DVC version in run.json.
 
-        Raises ValueError if the dataset has changed since the run began. A forked run must use the
-        dataset of the run from which it was forked.
+        Raises ValueError if the dataset has changed since the run began, or if a forked run has
+        another dataset than the run from which it was forked.
         """
         record, before = self.record, self.dataset_digest or data.digest
         if before != data.digest:

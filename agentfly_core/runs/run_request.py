@@ -93,9 +93,10 @@ class RunRequest:
 def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
     """Return an existing run that could be continued instead of starting a run with `settings`.
 
-    The existing run may have other code and fewer steps. All other settings are the same. Runs with
+    The existing run may have other code or fewer steps. All other settings are the same. Runs with
     the same code are preferred. Among several runs, the newest run is returned. A run with the same
-    code and the same number of steps is skipped, because the user chose another name on purpose.
+    code and the same number of steps is skipped. In this case, the user has given the new run
+    another name on purpose.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

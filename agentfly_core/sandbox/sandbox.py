@@ -21,7 +21,7 @@ AT_ONCE, SPARES = 32, 2
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A sandbox with one backend, which can be used from any thread and event loop.
+    """A sandbox with one backend. Any thread and any event loop can use it.
 
     `refused` contains the reasons why other backends are not used, such as
     `{"forkserver": "unshare: Operation not permitted"}`. If the backend is a fork server, two

@@ -121,16 +121,16 @@ class Remote:
     def replace(self, uri: str, text: str, tag: str) -> bool:
         """Replace the text of an object if the object still has the ETag `tag`.
 
-        Returns whether the object was replaced. Unlike `write`, this method does not check with
-        `guard` whether this process still has its lock.
+        Returns whether the object was replaced. Unlike `write`, this method does not call `guard`
+        to check that this process still holds the lock of its run.
         """
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
         """Create an object. Returns False if it already exists.
 
-        Unlike `write`, this method does not check with `guard` whether this process still has its
-        lock.
+        Unlike `write`, this method does not call `guard` to check that this process still holds the
+        lock of its run.
         """
         return self._put(uri, text, IfNoneMatch="*")
 

@@ -80,7 +80,10 @@ class Owner:
 
 
 def own_mark() -> str:
-    """Return the `Owner.mark` of this process. The result is cached."""
+    """Return the text that identifies this process in names of unfinished files; see `Owner.mark`.
+
+    The result is cached.
+    """
     return _mark_of(os.getpid())
 
 

@@ -115,9 +115,9 @@ async def scores_of_policy(
 
         {"add-41-58": {"exact": 1.0, "planning": 1.0, "planning/calls": 3.0}}
 
-    Each problem is wrapped by `counted`, so `policy.facts_read` counts how often facts were read. A
-    reward with a parameter of the type `Team` gets the trajectories of all speakers. The dictionary
-    of an episode is empty if the episode failed or got no score.
+    Each problem is wrapped by `counted`, so `policy.facts_read` counts how often the policy read
+    facts of a problem. A reward with a parameter of the type `Team` gets the trajectories of all
+    speakers. The dictionary of an episode is empty if the episode failed or got no score.
     """
     specs = episode_specs(*map(counted, problems))
     trajectories, *_ = await play_all(specs, spec, scripted(policy), unwatched)

@@ -36,7 +36,7 @@ class Program:
     env: dict[str, str] = field(repr=False)
 
     def become(self) -> NoReturn:
-        """Replace this process by the program."""
+        """Run this server or worker in place of the current process."""
         os.execve(self.command[0], self.command, {**os.environ, **finding_ours(), **self.env})
 
 

@@ -116,8 +116,8 @@ class Match:
         """Compare the policies on the test problems, and on the datasets of `promotion.datasets`.
 
         If the challenger is better, a second comparison may have to confirm the result, for example
-        on new problems (`promotion.confirmation`). `earlier` is the number of confirmations in
-        earlier nights.
+        on new problems (`promotion.confirmation`). The seed of the new problems depends on
+        `earlier`, the number of confirmations in earlier nights.
         """
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
         guards = {

@@ -55,7 +55,10 @@ class PromptOperators:
         self.speaker, self.question = speaker, question
 
     async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
-        """Return an improved version of the agent `parent`. `result` is the parent's answer."""
+        """Ask for better skills of the agent `parent`, and return the improved agent.
+
+        Only one parent is used. `result` is the parent's answer.
+        """
         prompt = f"{_listed([parent])}\nIts answer: {result}\n{CROSSOVER} {SPEC}"
         return _spec(await self._reply(prompt)) or parent
 

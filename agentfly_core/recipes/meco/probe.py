@@ -210,7 +210,8 @@ class _Layer:
     def held_out(self, correct: Array, parts: Array) -> Array:
         """Return the cross-validated score of each question.
 
-        To compute the scores of a fold, a direction is fitted to the questions of all other folds.
+        `parts` has the number of each question's fold. To compute the scores of a fold, a direction
+        is fitted to the questions of all other folds.
         """
         scores = np.zeros(len(correct))
         for part in range(FOLDS):

@@ -20,8 +20,9 @@ UNKNOWN = "unknown"
 class Lookup:
     """A planned call of a tool: `Lookup("find", "orders", "number", takes="person")`.
 
-    This call finds the order with a given number. The policy then reads the column `takes` of the
-    result, or the whole result if `takes` is empty.
+    In this example, the policy calls the tool `find` for the rows of the table `orders` whose
+    `number` is a known value. It then reads `person` in the first row. If `takes` is empty, it
+    reads the whole result.
     """
 
     tool: str

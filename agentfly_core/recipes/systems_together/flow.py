@@ -80,8 +80,9 @@ def with_gate(experiment: Experiment, policy: str) -> Experiment:
 
 
 def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> Experiment:
-    """Load the experiment `name` with the model `start`. `problems` is the number of test problems.
+    """Load the experiment `name`, to evaluate policies on its test problems.
 
+    `problems` is the number of test problems, and `start` becomes the model of the experiment.
     The token limits are higher than in the experiment's own settings, because the tokenizer of
     `start` needs more tokens for these problems. `place` contains two keyword arguments of
     `load_experiment`: `site` and `store`.

@@ -66,7 +66,8 @@ class NightWork(Protocol):
     ) -> Verdict:
         """Compare the policy of a night (the challenger) with the champion.
 
-        `earlier` is the number of confirmations (second comparisons) in earlier nights.
+        `earlier` is the number of confirmations (second comparisons) in earlier nights. It
+        determines the seed of new problems, so that each confirmation has other problems.
         """
 
     def happened(self, entry: NightEntry) -> None:

@@ -39,6 +39,10 @@ class ForkRule:
         return min(1.0, max(0.0, self.alpha + self.beta * rise / math.log(self.vocabulary)))
 
     def forks(self, first: Sequence[float], now: Sequence[float], seed: int) -> bool:
-        """Return whether to fork before the current reply. `seed` seeds the random draw."""
+        """Return whether to fork before a speaker's current reply.
+
+        `first` and `now` are the arguments of `probability`. With `draws`, `seed` seeds the random
+        draw.
+        """
         bound = random.Random(seed).random() if self.draws else self.tau
         return self.probability(first, now) > bound

@@ -44,7 +44,8 @@ class AnsweredCalls:
 class EpisodePath:
     """The recorded replies and results of an episode, which a forked episode repeats.
 
-    - `replies`, `answers`: the replies and the tool results, by their positions in the episode
+    - `replies`: the replies, by their positions in the episode
+    - `answers`: the tool calls with their results, by their positions in the episode
     - `forks`: the values that `Episode.fork` returned
     """
 

@@ -114,7 +114,7 @@ class _Sender:
         self.mlflow.tags({SYNCED: str(step)})
 
     def judged(self, policy: Pointer, split: str, step: int) -> Evaluation:
-        """Send the evaluation of a policy on a split, and return the evaluation.
+        """Send the evaluation of a policy on a split to MLflow, and return the evaluation.
 
         `step` is the step of the policy. Raises FileNotFoundError if the evaluation has not
         finished.

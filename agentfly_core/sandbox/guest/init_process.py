@@ -42,8 +42,10 @@ def become_nobody() -> None:
 
 
 def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) -> None:
-    """Become user 1000 of the new namespaces, prevent access by other processes, and serve
-    requests.
+    """Serve requests as user 1000 of this process's new namespaces.
+
+    First, this process enters the control groups `cgroups`, and prevents other processes from
+    tracing it. `uid` and `gid` are its user and group outside of the namespaces.
     """
     try:
         kernel.map_user((UID, UID), (uid, gid))
@@ -71,7 +73,8 @@ def refuse(connection: socket.socket, why: str) -> None:
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
     """Run all requests of a connection in `folder`.
 
-    A failure of the sandbox is reported as `unavailable`.
+    A failure of the sandbox is reported over the connection, as `unavailable`. `grouped` and
+    `locked` are fields of `Work`.
     """
     try:
         header, blobs = protocol.read(connection.makefile("rb"))

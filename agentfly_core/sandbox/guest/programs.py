@@ -20,7 +20,10 @@ from pathlib import Path
 
 
 def only(main: Path, line: socket.socket) -> int:
-    """Close the control socket `line`, run main.py as `__main__`, and return its exit code."""
+    """Run the file `main` as the module `__main__`, and return its exit code.
+
+    The control socket `line` is closed before the file runs.
+    """
     line.close()
     module = _main()
     loader = importlib.machinery.SourceFileLoader("__main__", str(main))

@@ -45,7 +45,7 @@ def mlflow_model(name: str) -> str:
 
 
 def mlflow_text(value: str, longest: int) -> str:
-    """Convert a text to the value of a parameter or a tag.
+    """Convert a text to the value of a parameter or a tag in MLflow.
 
     If the text has more than `longest` characters, it is cut, and a digest is put at its end.
     """
