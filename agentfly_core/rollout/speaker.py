@@ -153,7 +153,7 @@ class Speaker:
         self.history.answers.append((self.name, text))
 
     def settings(self, sampling: Sampling) -> ReplySettings:
-        """Return a reply's settings: `sampling` and defaults. Raises ValueError if invalid."""
+        """Complete a reply's settings with defaults. Raises ValueError for invalid settings."""
         temperature, tools = sampling.get("temperature"), sampling.get("tools")
         own = self.state.spec.temperature if temperature is None else temperature
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
