@@ -112,8 +112,9 @@ def check_settings(
 ) -> dict[str, Any]:
     """Convert settings to the annotated types of the parameters of `maker`.
 
-    Raises ValueError if a setting is not a parameter, if a value has a wrong type, or if a required
-    parameter is missing. `given` has the names of parameters that the caller sets itself.
+    `given` has the names of parameters that will be passed in addition to the settings. `maker`
+    must have these parameters. Raises ValueError if a setting is not a parameter, if a value has a
+    wrong type, or if a parameter without a default is neither in `settings` nor in `given`.
     """
     name, parameters = _called(maker), parameters_of(maker)
     for key in given:

@@ -33,7 +33,10 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
 
 
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Return a scripted policy that works like `calculator`, in the format of `agents.react`."""
+    """Return a scripted policy like that of the function `calculator`, but in another format.
+
+    Its replies have the format of `agents.react`. `spoilt` is the share of episodes with a mistake.
+    """
     ask = (
         "Thought: The calculator can work that out.\n"
         "Action: calculator\nAction Input: {}\nObservation:"

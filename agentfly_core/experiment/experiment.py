@@ -99,7 +99,8 @@ class Experiment:
         """Return the experiment with another agent:
         `experiment.with_agent(use="program", command=["python", "my_agent.py"])`.
 
-        The limits of the old agent, such as `max_turns`, are kept.
+        Of the old agent's settings, the fields of `AgentPart` are kept, such as `max_turns`, unless
+        `settings` contains them. The settings of the old agent's own class are removed.
         """
         part = self.settings.agent
         limits = part.model_dump(include={*type(part).model_fields} - {"use"})

@@ -161,10 +161,12 @@ def _imports(source: bytes) -> set[str]:
 
 
 def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
-    """Return the digests of all functions and classes that the modules contain or import.
+    """Return the digests of the author's code and data files, shortened to 8 hex digits.
 
-    The result also has the digests of the files in `data`. All digests are shortened to 8 hex
-    digits.
+    The code is the packages of `modules`, and the packages that they import. Imported packages are
+    left out if they are installed. Each function and class has a digest (see `definitions`). But if
+    a package is large, installed or not written in Python, the whole package has one digest. `data`
+    contains the full digest of each data file.
     """
     packages = (package for module in modules for package in _reached(module))
     own = {name: part for package in packages for name, part in package.parts.items()}

@@ -31,12 +31,15 @@ class Scripted(SamplerSession):
 
         Scripted(encode, stop_token=2, policy=policy)
 
-    `encode(text)` returns the tokens of a text. If the policy returns a message, the reply consists
-    of the text `write(message)` and the end token `end(message)`. Without the function `end`, every
-    reply ends with `stop_token`. Log-probabilities are 0.0. The version of replies is -1 until
-    `load` sets it. Stop strings and length limits apply. ServiceFailure and ServiceLost from the
-    function are raised unchanged. Every other error becomes NoReply. Its message contains the
-    import path of the function and the line of the error.
+    `encode(text)` returns the tokens of a text. The reply ends with `stop_token`. If the policy
+    returns a message, two optional functions are used: `write(message)` returns its text, and
+    `end(message)` its end token. By default, the text contains tool calls in the Hermes format, and
+    the end token is `stop_token`.
+
+    Log-probabilities are 0.0. The version of replies is -1 until `load` sets it. Stop strings and
+    length limits apply. ServiceFailure and ServiceLost from the policy are raised unchanged. Every
+    other error becomes NoReply. The message of this NoReply contains the import path of the policy
+    and the line of the error.
     """
 
     # the function returns whole replies

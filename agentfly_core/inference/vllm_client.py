@@ -97,7 +97,10 @@ class VLLM:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Open a session on the server. Raises ServiceLost if no policy is loaded."""
+        """Open a session for the episodes of a shard. Their number `episodes` is not used.
+
+        Raises ServiceLost if no policy is loaded, or if the last load was interrupted.
+        """
         with self._server() as server:
             label = _label(server)
         if "-" not in label:

@@ -50,9 +50,9 @@ def install() -> None:
 def bgmv_shrink(
     inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, scaling: float = 1.0
 ) -> None:
-    """Write `scaling * inputs A^T` [tokens, rank] to `output`.
+    """Write `scaling * inputs A^T` [tokens, rank] to `output`. `weights` is the adapter's matrix A.
 
-    `adapter` [tokens] is -1 for tokens without an adapter.
+    `adapter` [tokens] is -1 for tokens without an adapter. Their product is 0.
     """
     product = _product(inputs, weights, output.dtype, adapter)
     output[:, : product.shape[1]] = scaling * product
@@ -61,9 +61,10 @@ def bgmv_shrink(
 def bgmv_expand(
     inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, add_inputs: bool = True
 ) -> None:
-    """Write `inputs B^T` [tokens, width] to `output`.
+    """Add `inputs B^T` [tokens, width] to `output`. `weights` is the adapter's matrix B.
 
-    With `add_inputs`, add the product to `output` instead.
+    `adapter` [tokens] is -1 for tokens without an adapter. Their product is 0. If `add_inputs` is
+    False, the product replaces the values in `output`.
     """
     bgmv_expand_slice(
         inputs, weights, output, adapter, 0, min(weights.shape[-2], output.shape[1]), add_inputs
@@ -79,10 +80,7 @@ def bgmv_expand_slice(
     size: int,
     add_inputs: bool = True,
 ) -> None:
-    """Write `inputs B^T` to the `size` columns of `output` that begin at `start`.
-
-    With `add_inputs`, add the product to these columns instead.
-    """
+    """Like `bgmv_expand`, but only the `size` columns of `output` from `start` on are changed."""
     product = _product(inputs, weights, output.dtype, adapter)[:, :size]
     columns = output[:, start : start + size]
     columns.copy_(columns + product if add_inputs else product)

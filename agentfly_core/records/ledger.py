@@ -117,7 +117,7 @@ def used(folder: Path) -> Counter[str]:
 
 
 def problems(folder: Path) -> Counter[str]:
-    """Count, for each task, all problems of a step: `{"single": 64}`.
+    """Count, for each task, the problems of a step with any outcome: `{"single": 64}`.
 
     `folder` contains the step's ledger.
     """
@@ -125,7 +125,10 @@ def problems(folder: Path) -> Counter[str]:
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:
-    """Read the ledgers in `folders`, one per step, and join their rows in one table."""
+    """Read the ledgers of several steps, and join their rows in one table.
+
+    Each folder in `folders` contains the ledger of one step.
+    """
     import pandas as pd
 
     rows: pd.DataFrame = pd.concat(map(_read, folders), ignore_index=True)

@@ -126,7 +126,8 @@ def reply_text(reply: Message) -> str:
 def client_text(reply: Message) -> str:
     """Return the text of a reply for the field `content` that a chat client receives.
 
-    The texts of unreadable calls follow the reply's own text.
+    Calls that could not be parsed (BadCall) are appended to the reply's own text as they were
+    written.
     """
     unreadable = (call.text for call in reply.calls if isinstance(call, BadCall))
     return "\n".join(filter(None, [reply.content, *unreadable]))

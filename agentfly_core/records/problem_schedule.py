@@ -90,7 +90,10 @@ class ProblemSchedule:
         before: Mapping[str, int] = {},
         by_kind: Mapping[str, tuple[int, int]] = {},
     ) -> SamplingRound:
-        """Return the first round of a step (1, 2, ...). See SamplingRound for the arguments."""
+        """Return the first round of the step `step`. The steps of a run are 1, 2, and so on.
+
+        SamplingRound explains the other arguments.
+        """
         tasks = {name: range(count) for name, count in self.problems.items()}
         shards = self._shards(sum(self.problems.values()), greedy, 0)
         return SamplingRound(step, tasks, greedy, shards, before, by_kind)

@@ -29,8 +29,8 @@ class PolicyGradient(ABC):
       correction: {use: token_tis, cap: 2.0}          # corrects differences of sampler and learner
       kl: {use: loss, weight: 0.001, reference: run:base@40}    # the default reference is `start`
       skip_cut: true                                  # leave out episodes that a limit ended
-      credit: tree_hard                               # a token that several forks contain gets the
-                                                      # mean of the advantages of these forks
+      credit: tree_hard                               # a token that is in several trajectories
+                                                      # (forks) gets the mean of their advantages
     """
 
     refills: ClassVar[int] = 0
@@ -71,7 +71,8 @@ class PolicyGradient(ABC):
         """Return the algorithm for the next update.
 
         With an adaptive KL penalty, the returned algorithm has a new weight for the penalty. The
-        new weight is computed from `before`, the metrics of the last update.
+        new weight is computed from `before`, the metrics of the last update. In all other cases,
+        the algorithm does not change.
         """
         return replace(self, kl=self.kl.after(before)) if self.kl else self
 

@@ -194,7 +194,7 @@ class Form:
 
     @cached_property
     def key(self) -> str:
-        """A key of 16 hex digits. Two forms that render the same prompts have the same key."""
+        """A digest of `tools` and `thinking`, as 16 hex digits."""
         # not sorted, because templates keep the order of a tool's parameters
         return hashing.short(json.dumps([[tool.listed for tool in self.tools], self.thinking]))
 
@@ -303,8 +303,9 @@ class EpisodeRules:
     ) -> SamplingParams:
         """Return the sampling parameters of a reply.
 
-        If `stop` or `max_tokens` is None, the experiment's value is used. Raises ValueError for
-        strings that `agent.stop` lacks, a negative temperature, or a limit below 1.
+        If `stop` or `max_tokens` is None, the experiment's value is used. Raises ValueError if
+        `stop` contains a string that is not in `agent.stop`, if `max_tokens` is below 1, or if
+        `temperature` is negative or not finite.
         """
         strings = self.stop if stop is None else tuple(stop)
         if not set(strings) <= set(self.stop):

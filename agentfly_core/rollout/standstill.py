@@ -68,7 +68,7 @@ class Parts:
                 self.ended(branch)
 
     def ended(self, branch: EpisodeBranch) -> None:
-        """Remove a coroutine that has ended from the list of running coroutines."""
+        """Record that the coroutine of a branch has ended and is no longer running."""
         self._tasks.pop(branch, None)
         self._changes += 1
         asyncio.get_running_loop().call_soon(self._fail_if_all_wait)

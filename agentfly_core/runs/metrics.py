@@ -120,7 +120,8 @@ def outcomes_by_problem(
     """Return, for each problem, whether each of its scored episodes was solved:
     `{"add-41-58": [True, False]}`.
 
-    The episodes are in the order of `trajectories`.
+    An episode is solved if its reward named `goal` is 1 or more. The episodes are in the order of
+    `trajectories`.
     """
     by_id = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)

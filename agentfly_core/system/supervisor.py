@@ -52,7 +52,7 @@ class ChildState:
 
     @classmethod
     def read(cls, address: str) -> ChildState | None:
-        """Read the state of the service at an address, or return None if it is missing."""
+        """Read the state of the service at an address. Returns None if no state was written."""
         with suppress(FileNotFoundError):
             return cls(**json.loads(Path(f"{address}.state").read_text()))
         return None

@@ -99,11 +99,13 @@ class DeepSpeedLearner:
     def update(self, job: jobs.UpdateJob, progress: jobs.OnStep | None = None) -> dict[str, float]:
         """Run an update, and return its metrics.
 
-        The update starts from the state in the workers' memory, or from a saved state. `progress`
-        is called with the number of finished optimizer steps and the number of all steps. An
-        optimizer step without a gradient is skipped, for example if all advantages are 0. A step
-        with a loss or gradient norm that is not finite is also skipped. The metrics
-        `train/empty_steps` and `train/skipped_steps` count these two kinds of steps.
+        If the workers have the state `job.start` in memory, the update starts from it. Otherwise
+        it starts from the saved state `job.learner`, or with a new optimizer. `progress` is called
+        with the number of finished optimizer steps and the number of all steps.
+
+        An optimizer step without a gradient is skipped, for example if all advantages are 0. The
+        metric `train/empty_steps` counts these steps. A step with a loss or gradient norm that is
+        not finite is also skipped. The metric `train/skipped_steps` counts these steps.
         """
         metrics = next(self._results(jobs.RunUpdate(job=job), progress)).value
         assert isinstance(metrics, dict)

@@ -75,7 +75,9 @@ class ModelTemplate:
 
     @property
     def jinja(self) -> str:
-        """The chat template for transformers and vLLM, with the variables used in training."""
+        """The chat template for transformers and vLLM. Its first lines set the values of
+        `variables`, so these values need not be passed with each request.
+        """
         names = {k: "none" if v is None else json.dumps(v) for k, v in self._variables.items()}
         settings = (f"{{%- set {name} = {value} -%}}\n" for name, value in names.items())
         return "".join(settings) + self._jinja

@@ -70,7 +70,8 @@ class Evaluator:
         return own and all(other.is_stored(policy) for other in self.further.values())
 
     def on_test(self, player: JobPlayer, policy: Pointer, step: int) -> Evaluation:
-        """Evaluate a policy on the test split, and on the datasets in `further`.
+        """Evaluate a policy on the test split, and on the test split of each dataset in the field
+        `further`. The result contains all these evaluations.
 
         `step` is the step after which the policy was published.
         """

@@ -45,8 +45,8 @@ class Setup:
     `code` contains the digests of the author's modules that are used in rollouts. `tokenizer` is
     the import path of the tokenizer's class. `sampler` is the address of the vLLM server, or "" if
     each worker has its own sampler. `path` is the value of `sys.path`, and `folder` is the working
-    directory. `claim` identifies the lock on the run in object storage. It is empty without object
-    storage.
+    directory. If the store is in object storage, `claim` identifies the lock that the session holds
+    on the run. Otherwise it is empty.
     """
 
     name: str

@@ -105,9 +105,11 @@ class Evolve:
         return result
 
     def operators(self, episode: Episode, result: str) -> PromptOperators:
-        """Make the operators of the evolution with a new speaker of the role `evolver`.
+        """Make the operators of the evolution (crossover, mutation, quality check and update).
 
-        `result` is the answer of the first agent.
+        They prompt a new speaker of the role `evolver`. With the setting `pool`, they compute sets
+        of skills instead, and only the update prompts the speaker. `result`, the answer of the
+        first agent, is then part of the seed of random choices.
         """
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt

@@ -42,7 +42,7 @@ class Family(NamedTuple):
             yield {"title": title, "text": text.format(**facts), "split": self.split}
 
     def question(self) -> str:
-        """Return the question about the badge of the firm's founder."""
+        """Return the family's question: "Which badge has the founder of firm 3072?"."""
         return _QUESTION.format(firm=self.firm)
 
 

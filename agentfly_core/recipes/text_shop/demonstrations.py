@@ -20,7 +20,11 @@ _PAGE = re.compile(r"^page (\d+) of (\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class WantedProduct:
-    """The wish of a prompt: `WantedProduct("slim cotton shirt", ("red",), 40)`."""
+    """The product that a prompt asks for: `WantedProduct("slim cotton shirt", ("red",), 40)`.
+
+    Its title must contain all `words`, it must have all `options`, and its price must be at most
+    `limit`.
+    """
 
     words: str
     options: tuple[str, ...]

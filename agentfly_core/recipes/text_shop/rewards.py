@@ -9,7 +9,9 @@ from agentfly_core.recipes.text_shop.environment import CATEGORIES, Purchase, Te
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The wanted product: `Wish("shirt", ("cotton", "slim"), ("red",), limit=40)`."""
+    """The category, attributes, options and highest price of the wanted product:
+    `Wish("shirt", ("cotton", "slim"), ("red",), limit=40)`.
+    """
 
     category: str
     attributes: Sequence[str]

@@ -53,7 +53,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A world that TextWorld generates from a seed: `World(4711, rooms=8, things=8)`."""
+    """A world that TextWorld generates from a seed: `World(4711, rooms=8, things=8)`.
+
+    `rooms` is the number of rooms, and `things` the number of objects.
+    """
 
     seed: int
     rooms: int

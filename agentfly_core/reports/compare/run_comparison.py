@@ -152,7 +152,8 @@ class SeedGroup:
         """A label for the group.
 
         If `differs` has only one setting, the label is this setting with its value, such as
-        `update.learning_rate=3e-4`. Otherwise the label is the text in `runs`.
+        `update.learning_rate=3e-4`. Otherwise the label is the property `runs`, such as
+        `mine@15 and 2 more seeds`.
         """
         if len(self.differs) == 1:
             ((key, value),) = self.differs.items()

@@ -235,8 +235,9 @@ def beginning(
     played again. If the data or the seed changed, a new epoch begins.
 
     The night starts from the champion. If `start` (the setting promotion.start) is "last", the
-    night starts from the policy of the last finished night instead. If no such policy exists yet,
-    the night starts from the experiment's own model and warm start, with a new optimizer state.
+    night starts from the policy of the last finished night instead. If there is no champion yet
+    (or, with "last", no finished night), the night starts from the experiment's own model and warm
+    start, with a new optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)

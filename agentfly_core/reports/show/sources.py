@@ -80,11 +80,13 @@ def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
 
 
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
-    """Read the episodes of a step, or episodes that were played without training.
+    """Read the episodes that `named` refers to.
 
-    If `evaluation` is the name of held-out problems, read the evaluation of the step on these
-    problems. If `demonstrations` is True, read the demonstrations of the run's warm start. Raises
-    ValueError if such episodes are missing.
+    For a step of a run, these are the step's training episodes. If `evaluation` is the name of
+    held-out problems, they are instead the episodes of the step's evaluation on these problems. If
+    `demonstrations` is True, they are the demonstrations of the run's warm start. A PlayReference
+    refers to episodes that were played without training. It allows neither `evaluation` nor
+    `demonstrations`. Raises ValueError if the episodes are missing.
     """
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:

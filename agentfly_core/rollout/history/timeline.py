@@ -86,9 +86,10 @@ class Reply:
 
     @property
     def alone(self) -> bool:
-        """Whether the reply belongs to the conversation that begins with the episode's opening.
+        """Whether the field `place` contains only the index of the reply in its conversation.
 
-        The field `place` of such a reply contains only the index of the reply in this conversation.
+        This is so in the conversation that begins with the episode's opening (its first messages).
+        Replies in other conversations, in `gather`, or to a repeated prompt have longer places.
         """
         return len(self.place) == 1
 
@@ -124,7 +125,7 @@ def path(reply: Reply | None) -> list[Reply]:
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
     """Return the tokens of a reply's context: all prompt tokens and sampled tokens up to the end of
-    the reply.
+    the reply. For None, the result is empty.
     """
     replies = path(reply)
     start = max((place for place, one in enumerate(replies) if one.opens), default=0)

@@ -101,7 +101,9 @@ class Monitor:
 
     @property
     def waits(self) -> bool:
-        """Whether the process has reported the end of its piece of code and is still running."""
+        """Whether the process waits for another piece of code: it has reported the end of the last
+        piece, and is still running.
+        """
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
