@@ -75,7 +75,8 @@ class AuthorPart(ABC):
 
     @functools.cached_property
     def function(self) -> AuthorFunction:
-        """The function to call. For a class, this is an object of the class.
+        """The function that is called: `made_of` or, if `made_of` is a class, an object of this
+        class.
 
         Raises ValueError if a setting of the class is missing.
         """
@@ -143,9 +144,9 @@ class AuthorPart(ABC):
     async def call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
-        """Call `function` in this process, with the time limit of this tool or reward.
+        """Call `function` in this process, with the time limit `timeout`.
 
-        See the module's function `call` for `lent`, the result and the errors.
+        The function `call` of this module describes `lent`, the result and the errors.
         """
         return await call(function, self.timeout, self.what, lent)
 

@@ -87,7 +87,11 @@ class AuthorCall:
         self._table.strike(self._row)
 
     def hold(self) -> None:
-        """Record that code of this call starts to run on the event loop."""
+        """Record that code of this call starts to run on the event loop.
+
+        It blocks the event loop until `release` is called. This time does not count towards the
+        time limits of other calls.
+        """
         self._table.hold(self._row)
 
     def release(self) -> None:
@@ -124,7 +128,7 @@ class Steps(Coroutine[Any, Any, R]):
             self._call.release()
 
     def close(self) -> None:
-        """Close the coroutine."""
+        """Close `coroutine`. This is not recorded."""
         self.coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, R]:

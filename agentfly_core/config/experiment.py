@@ -365,7 +365,7 @@ class Settings(Section):
         return self.model_copy(update={"code": {stage: {**code[stage]} for stage in code}})
 
     def on(self, dataset: HeldOutDataset) -> Self:
-        """Return these settings with the problems of the dataset `dataset`."""
+        """Return a copy of these settings with `dataset` in place of the section `data`."""
         seed = self.data.seed if dataset.seed is None else dataset.seed
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 

@@ -15,7 +15,8 @@ class HeldOutDataset(Data):
     train_file: hard.jsonl, test: 1000}`.
 
     Policies are evaluated on the split `test`. The dataset has the same settings as the section
-    `data`, and the same default seed. `train` is 1, because a training split must not be empty.
+    `data`, and the same default seed. The split `train` is not used. The default of its size is 1,
+    because this split must not be empty.
     """
 
     train: Positive = 1

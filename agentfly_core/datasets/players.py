@@ -32,9 +32,11 @@ def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[st
 
 
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
-    """Return the name of the deliberate mistake in this episode, or an empty text.
+    """Decide whether a scripted policy makes a deliberate mistake in the episode of `conversation`.
 
-    `spoilt` is the share of episodes that contain one of the mistakes in `kinds`.
+    Return the name of the mistake, or an empty text without a mistake. The result is the same in
+    each turn of an episode. `spoilt` is the share of episodes with a mistake, and `kinds` has the
+    names of the mistakes.
     """
     draw = random.Random(hashing.seed(seed, "mistake", conversation.problem.id, conversation.chain))
     return draw.choice(kinds) if draw.random() < spoilt else ""

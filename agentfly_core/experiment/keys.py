@@ -139,8 +139,8 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of the demonstrations for the warm start (supervised fine-tuning).
 
-        `frozen` has the digests of frozen speakers by role. `memory` is the memory that the
-        episodes of `model` read.
+        `frozen` has the digests of frozen speakers by role. `memory` is the memory (a folder of
+        files) that episodes with the policy `model` read.
         """
         inputs = {"model": model.digest, "data": data.digest, **_players(frozen, memory)}
         inputs |= self._chats()

@@ -173,9 +173,10 @@ class ProgramCommand:
         """Run the program in its own process group, and kill the group at the end of the `with`
         block.
 
-        `line` is the program's input. The first call in a process also kills child processes that
-        dead AgentFly processes have left running. Raises OSError if the program is missing. Raises
-        StartAgain if the interpreter that has imported the `preload` modules died.
+        The program can read `line` from stdin. The first call in a process also kills child
+        processes that dead AgentFly processes have left running. Raises OSError if the program is
+        missing. With `preload`, raises StartAgain if the interpreter from which the program is
+        forked has died.
         """
         await asyncio.to_thread(sweep)
         # own pipes, because asyncio waits until its pipes are closed, and descendants keep them

@@ -34,7 +34,8 @@ def main() -> None:
 
 
 def install() -> None:
-    """Replace vLLM's kernels for adapters by the functions `bgmv_*` of this module.
+    """Replace vLLM's CPU kernels for adapters by the functions `bgmv_*` of this module, which are
+    faster.
 
     Call `install` before a model is created.
     """

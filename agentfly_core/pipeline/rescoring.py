@@ -106,10 +106,12 @@ def new_reward(text: str) -> NewReward:
 def rescored(
     store: Store, run: str, step: int | None, rewards: Sequence[NewReward]
 ) -> Iterator[RescoredStep]:
-    """Score one step or all steps of a run with these rewards. Published scores are reused.
+    """Score the stored episodes of a step with new rewards. If `step` is None, score all steps.
 
-    The new scores of a step are published if all episodes of the step could be scored. Raises
-    ValueError if a step lacks scores, and FileNotFoundError if the episodes of a step were removed.
+    New scores that are already in the store are read from there. Otherwise they are computed. They
+    are stored if all episodes have scores. Failed episodes do not count, because they never get a
+    score. Raises ValueError if the step lacks scores of the run's own rewards, and
+    FileNotFoundError if the episodes of a step were removed.
     """
     agent = recorded_settings(known_run(store, run)).agent.use
     layout = RunLayout(run)
@@ -125,8 +127,9 @@ def rescored(
 
 
 def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
-    """Score the episodes in `plays/NAME` with these rewards. Published scores are reused.
+    """Score the episodes in `plays/NAME` with new rewards.
 
+    New scores that are already in the store are read from there.
     Raises ValueError if the episodes lack scores of the experiment's own rewards.
     """
     layout = PlayLayout(name)

@@ -50,7 +50,7 @@ def training_services(
     """Start the services of training. `owner` is the uid of the run.
 
     The services are stopped at the end of the `with` block. With `scripted`, no sampler server is
-    started. A run that consists only of a warm start needs no sampler server.
+    started. For example, the flow `warm-start` needs no sampler server.
     """
     store, site, update = experiment.store, experiment.divided_site, experiment.settings.update
     learning: AbstractContextManager[AsyncCheckpointer | None] = nullcontext()

@@ -108,10 +108,10 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
 def problems_of(
     data: Data, built: Mapping[str, Sequence[Problem | BadRow]]
 ) -> dict[str, list[Problem]]:
-    """Return the problems of each split in `built`, without bad and repeated rows.
+    """Return the problems of each split in `built`, without bad rows (BadRow).
 
-    Raises ValueError if two problems have the same id, or if a split has a wrong number of
-    problems.
+    Raises ValueError if two problems have the same id, if the split train or test is empty, or
+    if a split has a wrong number of problems.
     """
     splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
     seen: dict[str, str] = {}

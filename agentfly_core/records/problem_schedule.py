@@ -244,11 +244,11 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the night after `night`, which begins with the first problem that `night` did not use.
+    """Return the night after `night`. It begins where `night` ended in the order of the problems.
 
     For each task, `played` has the number of problems that `night` used, and `sizes` has the number
-    of training problems: `night_after(Night(number=1), {"single": 960}, {"single": 4096})` begins
-    at problem 960.
+    of training problems. For example, `night_after(Night(number=1), {"single": 960}, {"single":
+    4096})` returns a night that begins at problem 960.
     """
     places = {}
     for name, size in sizes.items():

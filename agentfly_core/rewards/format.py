@@ -18,10 +18,10 @@ async def tool_format(trajectory: Trajectory) -> Score:
 
 
 def tool_answers(trajectory: Trajectory) -> list[Observation]:
-    """Return the observations that are not in the first prompt.
+    """Return the tool results of a trajectory: all observations that are not in the first prompt.
 
-    The first prompt has observations if the problem begins with a conversation, or if `reset` of an
-    environment returns a text.
+    Observations in the first prompt are not results of the policy's calls. They occur if the
+    problem begins with a conversation, or if `reset` of an environment returns a text.
     """
     first = trajectory.turns[0].read if trajectory.turns else ()
     begins = [turn.read[: len(first)] == first for turn in trajectory.turns]

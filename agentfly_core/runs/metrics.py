@@ -108,7 +108,7 @@ def solved_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, float]:
     """Return, for each problem, the share of its scored episodes that are solved:
-    `{"add-41-58": 1.0}`.
+    `{"add-41-58": 1.0}`. See `solved` for `goal`.
     """
     outcomes = outcomes_by_problem(trajectories, scored, goal)
     return {problem: fmean(values) for problem, values in outcomes.items()}

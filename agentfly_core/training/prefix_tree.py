@@ -146,9 +146,10 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
 
 
 def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
-    """Return the tensors of trees.
+    """Convert trees to tensors.
 
-    `tokens` [rows, T] has the rows of the first tree, followed by the rows of the next trees.
+    `tokens` [rows, T] has the tokens of each row: first the rows of the first tree, then the rows
+    of the second tree, and so on.
     """
     width = max(tree.size for tree in trees)
     rows = tokens.numpy()

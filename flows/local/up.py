@@ -319,8 +319,10 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
 def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
     """Run `serve` in a background process, which survives the end of the terminal.
 
-    Returns the exit status when everything works. Raises ValueError if the process ends before
-    everything works. The message has the last lines of the log.
+    Wait until the background process has started all programs. Then print their status, and return
+    0 if everything works, otherwise 1. Raises ValueError if the process ends earlier. The message
+    has the last lines of the log. In the background process, this function returns when `serve`
+    returns.
     """
     log = place.state / LOG
     log.touch(0o600)

@@ -37,7 +37,9 @@ class HiddenTokens:
         self._tokens = one_of(added)
 
     def hide(self, value: Any) -> Any:
-        """Replace added tokens in all strings and keys of a JSON value by placeholders."""
+        """Replace the names of added tokens by placeholders, in all strings and keys of a JSON
+        value. The method `show` reverses this.
+        """
         if isinstance(value, str):
             # two patterns: a pattern of texts only skips all letters that begin none of them,
             # which matters for the 6,000 added tokens of Gemma
@@ -48,7 +50,9 @@ class HiddenTokens:
         return [self.hide(item) for item in value] if isinstance(value, list | tuple) else value
 
     def hide_message(self, item: Message | Observation) -> Message | Observation:
-        """Replace added tokens in the texts and tool calls of a message by placeholders."""
+        """Replace the names of added tokens by placeholders, in the texts and the tool calls of a
+        message.
+        """
         if isinstance(item, Observation):
             return replace(item, content=self.hide(item.content))
         calls = tuple(

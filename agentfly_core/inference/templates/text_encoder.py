@@ -65,10 +65,10 @@ class TextEncoder:
         self._plain = one_of(token.content for token in added.values() if not token.special)
 
     def mark(self, text: str, special: bool = True) -> str:
-        """Replace the names of added tokens by secret names, which `encode` turns into added
-        tokens.
+        """Mark the names of added tokens in a text. `encode` turns marked names into added tokens.
 
-        With `special=False`, tokens that are flagged as special are not replaced.
+        Each name is replaced by a secret name, which does not occur in other texts. With
+        `special=False`, tokens that are flagged as special are not replaced.
         """
         names = self._any if special else self._plain
         return names.sub(lambda match: self._names[match[0]], text)

@@ -126,10 +126,10 @@ def episodes(
 ) -> tuple[list[Artifact], Artifact]:
     """Play and score a step. Return the artifacts of its rollouts and of its scores.
 
-    `version` is the step after which `policy` was published. If all episodes of a problem have
-    equal rewards, a new problem replaces this problem. A step has at most `rollout.refills` rounds
-    of new problems. Episodes are played in batches (shards). One shard is scored while the next
-    shard is played.
+    `version` is the step after which `policy` was published. Some problems cannot train the policy,
+    for example because all their episodes have equal rewards. In at most `rollout.refills` further
+    rounds, new problems are played instead of them. Episodes are played in batches (shards). One
+    shard is scored while the next shard is played.
     """
     run = run.at(step)
     before = run.problems_before(step) if run.settings.night else {}

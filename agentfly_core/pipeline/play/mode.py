@@ -144,7 +144,11 @@ class Chat(Mode):
         self._first, self._ask, self._tell = first, ask, tell
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """Return `spec` with this object as its agent, and with higher limits on turns and time."""
+        """Return a copy of `spec` in which this chat is the agent.
+
+        The limits of an episode become MAX_TURNS turns and LONGEST seconds, because a chat with a
+        person takes longer than a training episode.
+        """
         tasks = {name: self.rules(task) for name, task in spec.tasks.items()}
         return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST, tasks=tasks)
 

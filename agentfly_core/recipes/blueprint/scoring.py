@@ -66,7 +66,10 @@ def assembled(parts: Mapping[str, str]) -> Assembly:
 
 
 def fit(grid: Grid, parts: Mapping[str, str]) -> Fit:
-    """Compare a world with an ordered building. `parts` has the blueprint of each part, by name."""
+    """Compare the world `grid` with an ordered building. See Fit for the result.
+
+    `parts` maps the name of each part of the building to its blueprint.
+    """
     target, owners = assembled(parts)
     padded, size = np.pad(grid, 1), len(grid)
     best, shifted = -1.0, grid

@@ -120,7 +120,8 @@ class Evolve:
     def player(self, episode: Episode) -> Callable[[AgentSpec], Awaitable[str]]:
         """Make a function that lets a new agent answer the problem, and returns the answer.
 
-        The new agent runs the first agent's code, with the skills of an `AgentSpec`.
+        The function's argument describes the new agent's role and skills. The agent runs the code
+        `initial` with a new speaker of the role `expert`.
         """
 
         async def play(spec: AgentSpec) -> str:

@@ -81,11 +81,13 @@ class MarkedReply:
         MarkedReply({"thought": ("<thought>", "</thought>"), "say": ("<say>", "</say>")})
         MarkedReply({"code": ("```python", "```")})
 
-    The texts are stripped of outer whitespace, and text outside of the delimiters is ignored. If
-    only a closing delimiter is missing, its text ends at the next delimiter or at the end of the
-    reply. If only an opening delimiter is missing, its text begins after the previous delimiter or
-    at the beginning of the reply. In both cases, MissingMark is raised if this text contains a
-    blank line.
+    The texts are stripped of outer whitespace, and text outside of the delimiters is ignored.
+
+    A reply may lack one delimiter. If a closing delimiter is missing, the text before it ends at
+    the next delimiter or at the end of the reply. If an opening delimiter is missing, the text
+    after it begins at the previous delimiter or at the beginning of the reply. MissingMark is
+    raised if this text contains a blank line. It is also raised if several delimiters are missing,
+    or if delimiters are repeated or in another order.
     """
 
     marks: Mapping[str, tuple[str, str]]

@@ -127,7 +127,7 @@ def readings(
 
 
 def first_token(trajectory: Trajectory) -> float:
-    """Return the probability of the first sampled token of an episode."""
+    """Return the probability with which the first token of the first reply was sampled."""
     return math.exp(trajectory.turns[0].sampled[0].logprobs[0])
 
 

@@ -34,10 +34,10 @@ The value of a removed file is None.
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Random names for the folder of a problem.
+    """Draws random names and contents for the files of a problem.
 
-    `stems` yields file names without endings, each only once. `people` are names that are written
-    into files.
+    `stems` yields names of files and folders, without endings. It yields each name only once.
+    `people` has names of people, which are written into the files.
     """
 
     draw: random.Random
@@ -58,7 +58,10 @@ class Words:
         return {name: self.draw.choices(range(10, 100), k=columns) for name in sorted(names)}
 
     def others(self, *endings: str) -> dict[str, str]:
-        """Draw two or three files without these endings, such as `{"amber-mills.log": "..."}`."""
+        """Draw two or three further files of a problem, such as `{"amber-mills.log": "..."}`.
+
+        They have other endings than `endings`.
+        """
         left = [ending for ending in ENDINGS if ending not in endings]
         chosen = self.draw.sample(left, self.draw.randint(2, 3))
         return {f"{next(self.stems)}.{ending}": _text(self.lines(3)) for ending in chosen}

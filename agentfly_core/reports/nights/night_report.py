@@ -134,7 +134,7 @@ class _StoredNight:
         return table(("sign", "at steps"), rows) if rows else "None was seen."
 
     def events(self) -> str:
-        """List the entries of this night in the night ledger."""
+        """Return a table of the entries that the night ledger has for this night."""
         rows = []
         for entry in self.history:
             why = "as above" if isinstance(entry.details, Judgement) else plain(entry.why)

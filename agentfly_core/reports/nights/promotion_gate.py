@@ -117,7 +117,9 @@ class Verdict:
         return f"Better: {'; '.join(map(str, gains))}; no guard is violated."
 
     def confirmed(self, confirmation: Comparison) -> Verdict:
-        """Return the verdict with the comparison of the confirmation added."""
+        """Return a copy of this verdict that also contains the confirmation: the second comparison
+        of a policy that won the first comparison.
+        """
         return replace(self, comparisons=(*self.comparisons, confirmation))
 
 

@@ -9,13 +9,13 @@ from statistics import fmean
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """The settings of `rollout.branching`.
+    """Decides whether an episode forks before a reply.
 
     Example: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5, draws=True, vocabulary=49152)`. With
     `draws`, an episode forks at random, with the probability that the method `probability` returns.
-    Without `draws`, it forks if this probability is above `tau`. If `beta` is 0, entropies are not
-    used. Entropies are averaged over the first `k` tokens of a reply. `vocabulary` is the size of
-    the vocabulary.
+    Without `draws`, it forks if this probability is above `tau`. The probability is `alpha` plus a
+    term with the factor `beta`. This term depends on the entropies of the first `k` tokens of two
+    replies, and on the size of the vocabulary (`vocabulary`).
     """
 
     k: int

@@ -288,7 +288,8 @@ class EpisodeBranch:
     def add(self, reply: Reply) -> None:
         """Append a reply to the history.
 
-        Also remove all tool results of the reply's speaker from `unread`.
+        The tool results that the reply's speaker got before this reply now count as read. They are
+        removed from `unread`.
         """
         self.replies.append(reply)
         same = self.conversations.setdefault(reply.conversation, reply)
