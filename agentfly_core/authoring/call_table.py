@@ -83,7 +83,7 @@ class CallTable:
         return row
 
     def strike(self, row: int) -> None:
-        """Record in the row `row` of the table that its call has ended.
+        """Record that the call in the row `row` has ended.
 
         Other calls cannot use the row before the method `free` releases it. Any thread may call
         this method.

@@ -131,10 +131,10 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 
 
 def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
-    """Return the key in `Scored.rewards` of the reward that decides success.
+    """Return the name under which `Scored.rewards` has the reward that decides success.
 
-    `goal` is the key of this reward in `rewards`. In a mixture, the goals of all tasks have the
-    common key GOAL. Raises ValueError for an experiment without rewards.
+    `goal` is the key of this reward in the setting `rewards`. In a mixture, the name is GOAL for
+    all tasks. Raises ValueError for an experiment without rewards.
     """
     require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name

@@ -25,8 +25,8 @@ Streams = tuple[int, int, int]
 class Warmed:
     """The properties of a warm interpreter: `Warmed("python", "my_agent.py", ("openai",), ...)`.
 
-    `modules` are imported before the first fork. `environment` contains the environment variables
-    as pairs of a name and a value.
+    `modules` are imported before the interpreter forks its first program. `environment` contains
+    the environment variables as pairs of a name and a value.
     """
 
     python: str

@@ -83,7 +83,7 @@ class SamplerSession(ABC):
         """Sample a reply. Raises ServiceLost if the sampler dies.
 
         In the result, `finish` is "stop" if the last token is a stop token. It is "stop_string" if
-        the last token completes a stop string.
+        the last token completes a stop string, and "length" if the token limit ended the reply.
         """
 
     async def hidden(

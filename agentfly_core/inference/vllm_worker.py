@@ -7,7 +7,7 @@ from vllm.platforms import current_platform
 
 
 class Swap:
-    """Adds the method `swap` to vLLM's worker class."""
+    """Methods that vLLM adds to its worker class, to load the weights of another policy."""
 
     model_runner: Any
     reload_weights: Any

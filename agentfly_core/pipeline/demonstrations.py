@@ -65,7 +65,7 @@ class DemonstrationPlayer:
 
     @cached_property
     def script(self) -> Scripted:
-        """A sampler that returns the replies of the warm start's function."""
+        """A sampler that returns the replies of the function that `warm_start` names."""
         path, settings = self.warm_start.demonstrations, self.warm_start.settings
         policy = policy_at(path, settings, self.problems, self.seed)
         return scripted(policy, self.tokenizer, self.spec.template)
@@ -187,11 +187,12 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return token spans from which the tokenizer of the model `nano` is made.
+    """Return encoded text, from which the tokenizer of the model `nano` is made.
 
-    The function is used for experiments without demonstrations. Each item of the result contains
-    the prompt of a problem, and a call of every tool with empty arguments. `quotas` contains the
-    number of problems of each task.
+    The function is used for experiments without demonstrations. The text is encoded by the byte
+    tokenizer `tokenizer`. Each item of the result contains the prompt of a problem, and a call of every tool
+    with empty arguments and an empty result. `quotas` maps the name of each task to the number of
+    its problems that are used.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -70,8 +70,8 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
     """Make the `examples` function of a reward.
 
     The function returns right and wrong answers to a problem. The right answers are read from the
-    fact `answer`. The wrong answers are NO_ANSWER, and the results of `mistaken` for each right
-    answer.
+    fact `answer`. The wrong answers are the texts in the constant NO_ANSWER, and the results of
+    `mistaken` for each right answer.
     """
 
     def of_problem(problem: Problem) -> Examples:

@@ -69,7 +69,11 @@ class NoKL(Section):
         return self
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """Compute metrics before the first optimizer step of an update."""
+        """Return metrics of this penalty from before the first optimizer step of an update.
+
+        Penalties in rewards return their KL estimate and their weight. Other penalties return no
+        metrics here.
+        """
         return {}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
@@ -154,7 +158,7 @@ class AdaptiveKL(RewardKL):
     horizon: Weight = 10_000.0
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the penalty with the adapted weight.
+        """Return a copy of the penalty with the weight for the next update.
 
         If the last update had no sampled tokens, the weight does not change.
         """

@@ -190,10 +190,10 @@ def _leaves(
 
 
 def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
-    """Average values of tokens [rows, T] over forks.
+    """Average the values [rows, T] of tokens that a parent and its forks have in common.
 
-    Forks contain sampled tokens of their parent. A token that several trajectories contain gets the
-    mean of the token's values in these trajectories.
+    Forks contain sampled tokens of their parent. Such a token gets the mean of its values in all
+    trajectories that contain it.
     """
     layout = sequences(batch, len(outcomes.leaves))
     tokens = _token_numbers(layout, outcomes.leaves)

@@ -115,10 +115,10 @@ def published_rollouts(store: Store, folder: str) -> list[str]:
 
 
 def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
-    """Read the episodes of the artifacts in `rollouts`.
+    """Read the trajectories of the artifacts in `rollouts`. Pair each of them with its score.
 
-    `scored` is the path of their scores. If the scores are not published yet, each episode is
-    paired with None.
+    `scored` is the path of the scores. If a score is missing, for example because the scores are
+    not published yet, the trajectory is paired with None.
     """
     played = trajectories_in(store, map(store.artifact, rollouts))
     stored = store.get(scored)
@@ -246,8 +246,8 @@ def lines(piece: Piece, width: int) -> list[str]:
 def table(stored: Episodes) -> DataFrame:
     """Return a table with one row for each trajectory.
 
-    The columns are the problem, the rewards, the text made by `marked`, the answer, the ending, and
-    the numbers of turns and sampled tokens.
+    The columns are the problem, the chain, the total reward, the text of the episode (see
+    `marked`), the answer, the ending, the numbers of turns and sampled tokens, and each reward.
     """
     import pandas as pd  # takes half a second
 

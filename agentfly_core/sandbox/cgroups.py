@@ -75,7 +75,8 @@ class Cgroup:
 class Cgroups:
     """Creates and removes control groups in the folders `parents`.
 
-    Example: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), ...))`.
+    Example: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), ...))`. `version` is the version of
+    control groups, "v1" or "v2". It is "none" if neither of them works.
     """
 
     version: str

@@ -86,7 +86,10 @@ class RunUpdate(WorkerMessage):
 
 
 class SavePolicy(WorkerMessage):
-    """A request to write the policy to a folder. `label` is the label of the policy's state."""
+    """A request to write the policy to a folder.
+
+    The request fails if the label of the learner's state is not `label`.
+    """
 
     op: Literal["save_policy"] = "save_policy"
     label: str | None

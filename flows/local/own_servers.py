@@ -111,7 +111,7 @@ def password(state: Path) -> str:
 
 
 def shown(state: Path) -> str:
-    """Return the password as text for the user, if stdout is a terminal.
+    """Return the project's password if stdout is a terminal.
 
     Otherwise return a text with the path of the password's file, because stdout may be a log.
     """

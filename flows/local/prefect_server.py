@@ -169,7 +169,8 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
 def open_flow_run(places: Places, flow_run: str) -> None:
     """Print the address of a flow run in the Prefect UI.
 
-    If no server is running, replace this process by the server.
+    If no server is running, also print how to sign in, and replace this process by a server
+    with this address.
     """
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)

@@ -185,10 +185,10 @@ class Deployments:
     looks: int = 0
 
     def renew(self) -> None:
-        """Deploy the flows if the result of `deployable` has changed.
+        """Deploy the flows if the result of `deployable` has changed or the last attempt failed.
 
-        After the first failed attempt, the next call of `renew` deploys again. After further
-        failures, the next attempt comes after 2, 4, 8, ... calls, and at the latest after 64 calls.
+        After one failure, the next call of `renew` tries again. After 2, 3, 4, ... failures in a
+        row, the next attempt is in the 2nd, 4th, 8th, ... call, and at the latest in the 64th.
         These pauses save CPU time, because each attempt takes seconds.
         """
         before, self.inputs = self.inputs, deployable()

@@ -195,9 +195,10 @@ class JinjaRenderer:
 
 
 def with_ids(item: Message | Observation) -> Message | Observation:
-    """Return a copy of a message in which each tool call has an id.
+    """Return a copy of a message with an id for each tool call.
 
-    If the model wrote no id, an id with nine characters is derived from the call.
+    If the model wrote no id, an id with nine characters is derived from the call. Tool results are
+    returned unchanged.
     """
     if isinstance(item, Observation):
         return item

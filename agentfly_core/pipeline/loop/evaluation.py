@@ -64,7 +64,7 @@ class Evaluator:
     def is_stored(self, policy: Pointer) -> bool:
         """Whether all episodes and scores of a policy's evaluation are stored and undamaged.
 
-        The check includes the evaluations on the datasets in `further`.
+        This includes the policy's evaluations on the further datasets of this evaluator.
         """
         own = Evaluations(self.experiment).is_complete(policy, "test", self.data)
         return own and all(other.is_stored(policy) for other in self.further.values())

@@ -92,7 +92,7 @@ class Live(Mode):
         self._show = show
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """Return a sampler that shows all requests and replies."""
+        """Return a sampler that shows the new text of each prompt, and each reply."""
         return WrappedSampler(sampler, lambda one: _Session([one], {}, {}, decode, self._show))
 
     def ended(self, trajectory: Trajectory) -> None:

@@ -21,9 +21,12 @@ class Figures:
     """Statistics of played episodes: counts, the mean reward and the success rate, with 95 %
     intervals.
 
-        Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0, {},
-                Mean(0.875, (0.498, 1.0), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
-                replies=24, cut_replies=3, episodes_per_second=312.4)
+        Figures(
+            episodes=8, problems=8, endings={"terminal": 7, "max_turns": 1}, unscored=0, causes={},
+            reward=Mean(0.875, (0.498, 1.0), 8), success=Rate(0.875, (0.53, 0.98), 8),
+            success_by_task={}, tool_calls=16, tool_errors=1, replies=24, cut_replies=3,
+            episodes_per_second=312.4,
+        )
 
     For the intervals, all episodes of a problem count as one sample. `reward` and `success` are
     None if no episode could be scored. If the experiment has several tasks, `success_by_task`

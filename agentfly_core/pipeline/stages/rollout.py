@@ -66,7 +66,7 @@ def rollout(
 ) -> Artifact:
     """Play one batch (a shard) of a step's episodes.
 
-    `policy` is the policy after the earlier step `version`. `shard` is the index of the batch in
+    `version` is the step after which `policy` was published. `shard` is the index of the batch in
     the step.
     """
     run, drawn = episodes.run, episodes.sampling_round

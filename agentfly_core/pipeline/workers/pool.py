@@ -112,7 +112,10 @@ class WorkerPool:
             self._idle.put(process)
 
     def rest(self) -> None:
-        """Release the GPU memory of the samplers; see JobPlayer."""
+        """Release the GPU memory of the samplers for the learner.
+
+        Raises ServiceLost if a sampler has died.
+        """
         self._sampler.rest()
 
     def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:

@@ -251,7 +251,7 @@ class _SessionBudget(Budget):
             raise BudgetSpent(refusal)
 
     def spend(self, tokens: int) -> None:
-        """Let the main process count the tokens of an answer."""
+        """Send the number of tokens in an answer to the main process, which counts them."""
         self._session.send(Spent(self._service, tokens))
 
 

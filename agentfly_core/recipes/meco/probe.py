@@ -113,14 +113,15 @@ class MetaCogProbe:
         cost_call: float = 0.1,
         cost_error: float = 1.0,
     ) -> MetaCogProbe:
-        """Return the probe with the thresholds that have the lowest cost on n questions.
+        """Return a copy of the probe with new thresholds `l_yes` and `l_no`.
 
-        `scores` [n] are the probe's scores, and `correct` [n] is True for questions that are
-        answered correctly without tools. `calls` [n] is True for questions where the model's own
-        first reply calls a tool. A wrong answer costs `cost_error`, and a call costs `cost_call`.
-        `l_yes` is chosen on the questions with `calls`, and `l_no` on all other questions. If one
-        of the two groups of questions is empty, `l_yes` and `l_no` are equal, and are chosen on all
-        questions together. This also happens if `l_no` would be above `l_yes`.
+        The thresholds are chosen for the lowest cost on n questions. `scores` [n] are the probe's
+        scores, and `correct` [n] is True for questions that are answered correctly without tools.
+        `calls` [n] is True for questions where the model's own first reply calls a tool. A wrong
+        answer costs `cost_error`, and a call costs `cost_call`. `l_yes` is chosen on the questions
+        with `calls`, and `l_no` on all other questions. If one of the two groups of questions is
+        empty, `l_yes` and `l_no` are equal, and are chosen on all questions together. This also
+        happens if `l_no` would be above `l_yes`.
         """
 
         def threshold(chosen: Array) -> float:
@@ -178,7 +179,7 @@ def auroc(scores: Array, correct: Array) -> float:
 def bootstrap(
     scores: Array, correct: Array, seed: int = 0, draws: int = 1000
 ) -> tuple[float, float]:
-    """Return the lower and the upper bound of the AUROC's 95 % interval.
+    """Return the lower and the upper bound of the 95 % interval of `auroc(scores, correct)`.
 
     The interval is computed from `draws` bootstrap samples of the questions.
     """

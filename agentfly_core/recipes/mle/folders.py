@@ -81,7 +81,9 @@ class CompetitionMetrics:
 
 
 class InvalidSubmissionError(Exception):
-    """A substitute for the error that MLE-Dojo's metrics raise. MLE-Dojo need not be installed."""
+    """A substitute for the error that MLE-Dojo's metrics raise for invalid submissions, so MLE-Dojo
+    need not be installed.
+    """
 
 
 def _first(root: Path, *names: str) -> Path:

@@ -55,7 +55,7 @@ a split, so most true gains would fail at a level of 5 %.
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of the challenger with the champion in one outcome.
+    """A comparison of the challenger with the champion in the outcome `name`.
 
         Comparison(
             "goal", champion=0.871, challenger=0.913, difference=0.042, bound=0.021, margin=0.0,
@@ -64,7 +64,8 @@ class Comparison:
 
     `difference` is positive if the challenger is better. If `name` is "tokens", `difference` is the
     number of saved tokens as a share of the champion's number of tokens. `bound` is a lower bound:
-    the true difference is below it with a probability of at most `level`.
+    the true difference is below it with a probability of at most `level`. The comparison passes if
+    `bound` is above -`margin`.
     """
 
     name: str

@@ -66,7 +66,7 @@ class Conditions:
     text: str | None = None
 
     def hold(self, pair: Pair) -> bool:
-        """Whether a conversation meets all conditions."""
+        """Whether a conversation (its trajectory and score) meets all conditions."""
         trajectory, reward = pair[0], reward_of(pair[1])
         text = (self.text or "").casefold()
         return (

@@ -175,11 +175,11 @@ class Repetition:
         return mine.forks[-1]
 
     def begins_at(self) -> ForkOrigin | None:
-        """Return the origin if the next reply is the first reply after the fork. Otherwise return
-        None.
+        """Return the origin of a forked episode if its next reply is the first after the fork.
 
-        The result is also None if the agent made the fork with `Episode.fork`. Raises
-        AsksDifferently if the episode has not repeated all tool calls of the parent.
+        In this case, the repetition of the parent ends. Otherwise the result is None. It is also
+        None if the agent made the fork with `Episode.fork`. Raises AsksDifferently if the episode
+        has not repeated all replies and tool calls of the parent.
         """
         origin = self.repeats
         if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:

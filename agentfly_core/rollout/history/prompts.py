@@ -40,9 +40,11 @@ class SampledReply(NamedTuple):
 def prompt_after(
     before: Reply | None, read: Sequence[Message | Observation], form: Form, template: ChatTemplate
 ) -> Prompt:
-    """Return the prompt with all messages up to the reply `before`, and then the messages `read`.
+    """Return the prompt for the next reply.
 
-    If the template can extend the tokens of the reply `before`, the prompt continues these tokens.
+    The prompt has all messages up to the reply `before`, and then the messages `read`. If `before`
+    is None, it has only the messages `read`. If `before` has the same form, and the template can
+    extend its tokens, the prompt continues these tokens. Otherwise all messages are encoded again.
     """
     history = timeline.messages_of(before)
     if before is not None and before.form == form.key:

@@ -236,7 +236,7 @@ class EpisodeBranch:
 
     @property
     def call(self) -> int:
-        """The `call` (index of the request) of the next reply."""
+        """The index of the next request for a reply. The reply stores it in `Reply.call`."""
         return max((self.least_call, *(reply.call + 1 for reply in self.replies)))
 
     @contextmanager
@@ -253,11 +253,11 @@ class EpisodeBranch:
             self._busy = False
 
     def part(self) -> EpisodeBranch:
-        """Return a new branch for a block of `Episode.branch`.
+        """Return a new branch for the replies in a `with` block of `Episode.branch`.
 
         The new branch begins with a copy of this branch's history.
 
-        Raises ValueError while a reply of this branch is running.
+        Raises ValueError while this branch is reserved (see `alone`).
         """
         self._refuse(self._busy)
         return self._copy(self.number, self.samples)

@@ -38,9 +38,9 @@ _SET_FLAGS, _UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 
 
 def main() -> None:
-    """Start the first process of new namespaces.
+    """Run the program in the command-line arguments in new namespaces.
 
-    The first process runs a program. Exit with the exit code or signal of this program.
+    Exit with the exit code or signal of this program.
     """
     end = sys.argv.index("--")
     link, paths = socket.socket(fileno=int(sys.argv[1])), [*map(Path, sys.argv[2:end])]

@@ -195,6 +195,7 @@ class ExecResult:
     - `truncated`: whether the output was cut
     - `duration`: in seconds
     - `peak_rss`: the peak memory of the largest process in bytes
+    - `backend`: the name of the sandbox's backend
     - `files`: the contents of the requested regular files
     """
 
