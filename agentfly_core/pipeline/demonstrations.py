@@ -190,9 +190,9 @@ def unshown(
     """Return encoded text, from which the tokenizer of the model `nano` is made.
 
     The function is used for experiments without demonstrations. The text is encoded by the byte
-    tokenizer `tokenizer`. Each item of the result contains the prompt of a problem, and a call of every tool
-    with empty arguments and an empty result. `quotas` maps the name of each task to the number of
-    its problems that are used.
+    tokenizer `tokenizer`. Each item of the result contains the prompt of a problem, and a call of
+    every tool with empty arguments and an empty result. `quotas` maps the name of each task to the
+    number of its problems that are used.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]
