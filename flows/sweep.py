@@ -82,10 +82,10 @@ def planned_sweep(
 
 
 def train_runs(sweep: Sweep) -> list[str]:
-    """Train the unfinished runs of a sweep, one after the other, and tag all runs.
+    """Train the unfinished runs of a sweep, one after the other.
 
-    Returns the names of the runs that failed. Raises KeyboardInterrupt if the user interrupts a
-    run.
+    The name of the sweep becomes a tag of all runs, finished runs included. Returns the names of
+    the runs that failed. Raises KeyboardInterrupt if the user interrupts a run.
     """
     store, count = sweep.store, len(sweep.settings)
     done = [run for run in sweep.settings if is_finished(store, run)]

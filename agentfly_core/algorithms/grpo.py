@@ -18,8 +18,8 @@ from agentfly_core.rl import (
 class GRPO(PolicyGradient):
     """The advantage is A = (R - mean) / (std + 1e-6), where R is the reward of an episode.
 
-    The mean and the standard deviation of R are over the episodes of a group. The rewards 1, 0, 0,
-    0 give A = 1.5, -0.5, -0.5, -0.5. If all rewards of a group are equal, A is 0.
+    The mean and the (unbiased) standard deviation of R are over the episodes of a group. The
+    rewards 1, 0, 0, 0 give A = 1.5, -0.5, -0.5, -0.5. If all rewards of a group are equal, A is 0.
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -134,9 +134,9 @@ class Night(Section):
 class Fork(Section):
     """Continue from a step of another run: `{run: quickstart-1f2e3d4c, step: 7}`.
 
-    In this example, the fork begins with step 8. The fork uses the problem order, the seeds and the
-    learner state of the other run's step 8. With `optimizer_state: fresh`, the optimizer state is
-    new.
+    In this example, the fork begins with step 8, from the policy and the learner state after step 7
+    of the other run. The order of problems and the seeds also continue as in the other run. With
+    `optimizer_state: fresh`, the optimizer state is new.
     """
 
     run: str

@@ -158,8 +158,9 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
 def site(name: str, store: str = "") -> Site:
     """Read the settings of a site.
 
-    The settings come from `conf/site/NAME.yaml`, from environment variables `AGENTFLY_<KEY>`, and
-    from `store`. Raises ValueError if a setting or a variable is wrong.
+    The settings come from `conf/site/NAME.yaml`, environment variables `AGENTFLY_<KEY>`, and
+    `store`. If several of these sources set the same key, the last of them counts. Raises
+    ValueError if a setting or a variable is wrong.
     """
     layers = _layers(name, store)
     values = {key: value for layer in layers.values() for key, value in layer.items()}

@@ -40,7 +40,7 @@ class ChatRow:
 
     @classmethod
     def of(cls, source: str, number: int, row: DataRow) -> ChatRow:
-        """Read the chat or the trace in a row.
+        """Read the chat or the trace in `row`, the row `number` of the file `source`.
 
         Raises ValueError if the row lacks a valid chat or trace, or if none of the replies is
         trained.

@@ -41,12 +41,18 @@ def people() -> Names:
 
 
 def companies() -> Names:
-    """Return the names of companies, such as "Amber Mills", for each split. See `people`."""
+    """Return the names of companies, such as "Amber Mills", for each split.
+
+    The splits have the same sizes as in `people`.
+    """
     return _split(ADJECTIVES, TRADES)
 
 
 def books() -> Names:
-    """Return the titles of books, such as "Quiet Harbour", for each split. See `people`."""
+    """Return the titles of books, such as "Quiet Harbour", for each split.
+
+    The splits have the same sizes as in `people`.
+    """
     return _split(ADJECTIVES, SUBJECTS)
 
 

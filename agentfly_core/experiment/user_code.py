@@ -43,7 +43,8 @@ BEFORE_STEPS = ("prepare", "demonstrate")
 
 
 def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str, str]]:
-    """Return the current digests of the author's code for each stage.
+    """Return the current digests of the author's modules for each stage:
+    `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`.
 
     Each digest also covers the files in the setting `code_files`. Raises ValueError if the source
     file of a module, or one of the `code_files`, does not exist.

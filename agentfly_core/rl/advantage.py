@@ -15,10 +15,10 @@ class Sequences:
     """A layout of the sampled tokens of a batch, with one row for each trajectory.
 
     The shape is [trajectories, longest], where `longest` is the largest number of sampled tokens of
-    a trajectory. The tokens of a row are in chronological order. The batch may have the tokens of a
-    trajectory in another order.
+    a trajectory. The tokens of a row are in chronological order. In the batch, a trajectory may
+    have several rows, and its tokens may be in another order.
 
-    - `sampled`: the mask of sampled tokens in the batch, [rows, T]
+    - `sampled`: the mask of sampled tokens in the rows of the batch, [rows, T]
     - `line`, `column`: for each sampled token, its row and its column in the layout
     - `turns`: the index of the turn of each token, [trajectories, longest], -1 for padding
     """

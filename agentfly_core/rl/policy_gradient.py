@@ -48,7 +48,7 @@ class PolicyGradient(ABC):
 
     @property
     def penalty(self) -> NoKL:
-        """The KL penalty. If the setting `kl` is null, this is NoKL, which does nothing."""
+        """The KL penalty in the setting `kl`. If `kl` is null, it is a NoKL, which does nothing."""
         return self.kl or NoKL()
 
     @property

@@ -258,11 +258,11 @@ class Episode(Speaker):
             await episode.reply(Message("user", f"Try approach {number}."))
 
         In each fork the agent's code runs from its beginning. Up to this call the agent gets the
-        recorded replies and tool results, so nothing is sampled and no tool is executed. Then the
-        environments are restored from snapshots. If an environment does not implement `snapshot`,
-        the tools before the call are executed again. Up to this call, the agent's requests and the
-        tool results must equal the recorded ones. Otherwise the fork ends FAILED. Recorded replies
-        count towards limits such as `max_turns`, too.
+        recorded replies, so nothing is sampled. It also gets the recorded tool results, and then
+        the environments are restored from snapshots. But if an environment does not implement
+        `snapshot`, the tools are executed again. Up to this call, the agent's requests and the tool
+        results must equal the recorded ones. Otherwise the fork ends FAILED. Recorded replies count
+        towards limits such as `max_turns`, too.
 
         Raises ValueError inside `gather` or `branch`, or if `rollout.branching` is set. Raises
         ServiceFailure if a snapshot fails.

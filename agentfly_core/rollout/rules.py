@@ -80,7 +80,7 @@ class EpisodeSpec:
 
     @property
     def leaves(self) -> int:
-        """The number of episodes to play: this episode and its spares.
+        """The number of episodes to play: this episode and the further episodes in `spares`.
 
         The number stays the same if forks replace spares.
         """

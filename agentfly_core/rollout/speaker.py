@@ -113,7 +113,7 @@ class Speaker:
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """Sample a reply like `turn` and return its message. Raises EpisodeOver at a limit."""
+        """Like `turn`, but return only the message, and raise EpisodeOver at a limit."""
         return _within_limits(await self.turn(messages, **sampling))
 
     async def turn(

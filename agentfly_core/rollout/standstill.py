@@ -88,7 +88,7 @@ class Parts:
             self.woken(branch)
 
     def woken(self, branch: EpisodeBranch) -> None:
-        """Count a coroutine as running again, because its message has arrived."""
+        """No longer count a coroutine as waiting (see `waiting`): its message has arrived."""
         self._waiting.pop(branch, None)
         self._changes += 1
 

@@ -26,9 +26,11 @@ async def run(
 
     `files` maps relative file names to contents. These files are in the working directory of the
     code. `collect` lists the names of files to return. The code runs as main.py in a new
-    interpreter, with numpy, pandas and scikit-learn if they are installed. The fork server imports
-    `modules` once, and later programs can import them without delay. At most 32 programs run at
-    once. Further programs wait. The time of this wait does not count towards their time limit.
+    interpreter, with numpy, pandas and scikit-learn if they are installed. If a fork server (a
+    process that starts all programs) is available, it imports `modules` once. Later programs can
+    then import them without delay. At most 32 programs run at once. Further programs wait. The time
+    of this wait does not count towards their time limit.
+
     Raises Unavailable if the sandbox does not work, and ValueError if a file name is not relative.
     """
     sandbox = await asyncio.to_thread(chosen)

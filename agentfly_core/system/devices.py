@@ -87,9 +87,10 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
 
 
 def slot(count: int, locks: str) -> Device:
-    """Return the device for the `count` CPU slots of this machine. A run locks one of the slots.
+    """Return a device for the `count` CPU slots of this machine.
 
-    `locks` is the folder of the lock files.
+    A run that locks this device locks one free slot, so at most `count` runs can have it at the
+    same time. `locks` is the folder of the lock files.
     """
     which = "the slot" if count == 1 else f"one of the {count} slots"
     files = tuple(Path(locks, f"agentfly-slot-{number}.lock") for number in range(count))

@@ -120,7 +120,8 @@ async def play_all(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play episodes in new environments. Return trajectories, timings and metrics.
 
-    `watch` is called after each episode, with the first trajectory of the episode.
+    `watch` is called after each episode. An episode has a trajectory for each speaker, and `watch`
+    gets only the first of them.
     """
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)

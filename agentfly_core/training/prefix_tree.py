@@ -67,7 +67,7 @@ class PrefixTrees:
     def within(self, window: int) -> Tensor:
         """Return the attention mask for a sliding window, bool [trees, N, N].
 
-        A token attends to itself and to the `window` - 1 tokens before it in its row.
+        A token attends to itself and to its nearest `window` - 1 ancestors.
         """
         # depths are compared and not indices, because tokens of other branches may be between a
         # token and its ancestors

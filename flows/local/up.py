@@ -77,8 +77,9 @@ def only_one(state: Path) -> Iterator[None]:
 def keeper(state: Path) -> int:
     """Return the id of the process that holds the project's lock, or 0 if the lock is free.
 
-    Raises ValueError if the lock file does not contain the identity of the process that holds the
-    lock. That process may be another program, or run on another machine that shares the folder.
+    Raises ValueError if the lock file names another process than the process that holds the lock.
+    In this case the holder may be a program other than `agentfly up`, or a process on another
+    machine that shares the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:

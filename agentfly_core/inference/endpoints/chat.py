@@ -15,8 +15,9 @@ from agentfly_core.system.formats.json_value import JSON
 class ChatRequest:
     """A request: `ChatRequest((Message("user", "What is 41+58?"),), max_tokens=64)`.
 
-    Observations after a message with tool calls are the results of these calls, in the same order.
-    All other observations are sent as user messages.
+    `messages` may contain tool results (Observation objects). The results after a message with tool
+    calls belong to these calls, in the same order. All other tool results are sent as user
+    messages.
     """
 
     messages: tuple[Message | Observation, ...]

@@ -56,7 +56,8 @@ class Hermes:
     only from markup and from replies, never from texts of users or tools.
 
     The constructor raises ValueError if the tokenizer lacks ChatML's special tokens. It also raises
-    ValueError if `open` and the Jinja template in `jinja` give different tokens for a prompt.
+    ValueError if the method `open` and the chat template in the property `jinja` give different
+    tokens for a test prompt.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:

@@ -19,9 +19,9 @@ class RolloutJob:
 
     Example: `RolloutJob(key, Pointer("runs/demo/steps/000006/policy", "9f2c...e1"), 6,
     (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`. `target` is the key of the
-    artifact with the played episodes. Sampled tokens are labelled with `version`. `progress` is the
-    progress of the stage before this batch. `memory` is the artifact that contains the folder of
-    `Episode.memory`; None means an empty folder.
+    artifact with the played episodes. Sampled tokens are labelled with `version`. `progress` counts
+    the episodes of the stage that are finished when this batch begins. `memory` is the artifact
+    that contains the folder of `Episode.memory`; None means an empty folder.
     """
 
     target: ArtifactKey

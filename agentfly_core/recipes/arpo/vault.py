@@ -66,8 +66,8 @@ class Vault(Environment):
     def turn(self, way: str) -> str:
         """Turn the next handle in the direction `way`.
 
-        Returns "last handle" after the sixth turn, and a text such as "lamp red" if a lamp lights.
-        Otherwise returns "next handle".
+        Returns "last handle" after the sixth turn. Otherwise returns a text such as "lamp red" if
+        a lamp lights, and "next handle" if no lamp lights.
         """
         self.ways.append(way)
         handle = len(self.ways)

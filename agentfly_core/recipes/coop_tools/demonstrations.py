@@ -91,7 +91,11 @@ def alone(texts: Sequence[str]) -> str:
 
 
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
-    """Reply to a conversation. The instruction at the end of the last text selects the role."""
+    """Return the next reply of a demonstration to a conversation with the messages `texts`.
+
+    The instruction at the end of the last text selects the role: grounder, executor, observer, or
+    the only speaker of `OneAgent`.
+    """
     texts = [text for text in texts if text not in agents.ROLES.values()]
     last = texts[-1]
     if last.endswith(agents.GROUND):

@@ -15,10 +15,10 @@ CALL = partial(calling, "calculator", "expression")
 def debating(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy for the debaters of `agents.Debate`.
 
-    In the first round a debater computes the sum with the calculator. In later rounds it replies
-    with the most frequent answer; if several answers are equally frequent, its own answer is
-    preferred. Each debater makes a mistake with probability `spoilt`: a guess, a mistyped sum, a
-    wrong operation or a misread result.
+    In the first round a debater computes the sum with the calculator. With probability `spoilt`, it
+    makes a mistake in this round: a guess, a mistyped sum, a wrong operation or a misread result.
+    In later rounds it replies with the most frequent answer; if several answers are equally
+    frequent, its own answer is preferred.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -26,7 +26,7 @@ class Member:
     def opening(self) -> tuple[Message | Observation, ...]:
         """The first messages of the episode.
 
-        The episode's system message is left out if the speaker has its own system message.
+        For experts, the episode's system message is left out, because each expert has its own.
         """
         own = self._speaker is self._episode
         return self._episode.opening[bool(self._episode.rules.system and not own) :]

@@ -65,9 +65,11 @@ class PromptOperators:
     async def mutation(
         self, parents: Sequence[AgentSpec], result: str, number: int
     ) -> AgentSpec | None:
-        """Propose a new agent that differs from all parents.
+        """Propose a new agent with the skills of one parent and with new skills.
 
-        `result` is the merged answer so far. `number` counts the proposals from 1.
+        `result` is the team's answer so far. `number` counts the proposals from 1. Returns None if
+        the model's reply cannot be read. Whether the proposal differs from the parents is not
+        checked here, but by `passes`.
         """
         prompt = (
             f"{_listed(parents)}\nThe answer so far: {result}\nProposal {number}. {MUTATION} {SPEC}"

@@ -69,10 +69,10 @@ class State(_Part):
 
     @property
     def failures(self) -> list[Trial]:
-        """At most FAILURES rejected trials: the best of all trials after the last accepted trial.
+        """The best trials after the last accepted trial, at most FAILURES. All were rejected.
 
-        The best trial has the highest share of right answers to training problems (`train`), and
-        comes last.
+        They are sorted by the share of right answers to training problems (`train`), and the best
+        trial comes last.
         """
         last = self.trials[len(self.trials) - self.rejected :]
         return sorted(last, key=lambda trial: trial.train)[-FAILURES:]

@@ -21,7 +21,7 @@ class AccessFault(HubFault):
 
 
 class RequestFault(HubFault):
-    """The model refuses the request."""
+    """The model refuses the request. Unlike after an AccessFault, the call is not repeated."""
 
 
 class ReplyFault(HubFault):

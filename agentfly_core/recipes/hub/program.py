@@ -17,8 +17,8 @@ from agentfly_core.recipes.hub.team import MEMBERS, conversation, member
 async def play(problem: dict[str, str], base_url: str) -> None:
     """Let the team answer a problem. Print the answer and the counts of `Faults` as JSON.
 
-    An example is `{"answer": "3147", "counts": {"hub/retry": 2}}`. If the team fails, the answer is
-    null, and the error is raised.
+    An example is `{"answer": "3147", "counts": {"hub/retry": 2}}`. If the team fails, the printed
+    answer is null, and then the error is raised.
     """
     actors = {one: Actor(one, partial(member, one, problem["digits"]), base_url) for one in MEMBERS}
     answer = None

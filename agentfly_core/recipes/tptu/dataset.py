@@ -80,7 +80,9 @@ def held_out(parts: Sequence[str]) -> bool:
 
 
 def script(seed: int, entities: Entities) -> str:
-    """Return the SQL script of a database that is generated from a seed and has these entities."""
+    """Return the SQL script of a database with these entities. `seed` determines the rest of its
+    content.
+    """
     draw = random.Random(seed)
     firms = _more(draw, entities["companies"], companies()["train"], COMPANIES)
     names = _more(draw, entities["people"], people()["train"], PEOPLE)

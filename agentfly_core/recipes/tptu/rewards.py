@@ -92,10 +92,11 @@ async def planning(team: Team) -> Score:
 async def sql_accuracy(team: Team) -> Score:
     """The share of SQL sub-tasks in the right plan (gold plan) for which the model's SQL is right.
 
-    The model's SQL and the SQL of the gold plan run in three further databases. These databases
-    have the entities of the question but different values. The model's SQL is right if it returns
-    the same rows as the SQL of the gold plan in each database. The order of the rows does not
-    matter. `{1}` in a statement is replaced by the result of sub-task 1 in the same database.
+    The model's SQL and the SQL of the gold plan run in three databases, but not in the database of
+    the episode. The three databases have the entities of the question, but different values. The
+    model's SQL is right if it returns the same rows as the SQL of the gold plan in each database.
+    The order of the rows does not matter. `{1}` in a statement is replaced by the result of
+    sub-task 1 in the same database.
     """
     problem, played = team.trajectories[0].problem, played_by(team)
     pairs = matched(played.plan, gold_of(problem))

@@ -59,7 +59,8 @@ class Beginning:
     """The start of a night: `Beginning(Night(number=12), "f491...84", {"single": 4096}, 0,
     ["night={...}", "model=run:nightly-2026-11-20@15"])`.
 
-    - `night`: the number of the night, and the position in the order of problems where it begins
+    - `night`: the number of the night, and its first position in the order of each task's problems
+      (see `Night`)
     - `dataset`: the digest of the dataset
     - `problems`: the number of training problems of each task
     - `seed`: determines the order of problems

@@ -18,7 +18,7 @@ COLUMNS = 100
 
 def plain(text: str, longest: int = 600) -> str:
     """Return a text as one line of Markdown with special characters escaped: `plain("a|b")` is
-    `a\\|b`. A text of more than `longest` characters is shortened.
+    `a\\|b`. A text of more than `longest` bytes is shortened.
     """
     # cut before escaping, because half of an escape would escape the next letter
     visible = CONTROL.sub("?", clip(" ".join(text.split()), longest))
@@ -30,7 +30,7 @@ def marked(pieces: Sequence[Piece], longest: int) -> str:
     """Format pieces of a conversation as lines of at most COLUMNS columns.
 
     Each line begins with a character for the kind of its piece, such as `>` for sampled text. If
-    the text is longer than `longest`, its middle is cut. Secrets are removed.
+    all lines together have more than `longest` bytes, the middle is cut. Secrets are removed.
     """
     # secrets are removed before lines are wrapped, because wrapping could split a secret
     safe = [Piece(piece.kind, redact(piece.text)) for piece in pieces]

@@ -82,10 +82,10 @@ class ForkOrigin:
 
     @property
     def place(self) -> tuple[int, ...]:
-        """The position of the fork.
+        """The position of the fork, from which the id and the seed of the fork are derived.
 
-        It consists of the number of replies before the fork, followed by the values in
-        `path.forks`.
+        It consists of the number of replies before the fork, followed by the values that
+        `Episode.fork` has returned (`path.forks`).
         """
         return (len(self.path.replies), *self.path.forks)
 
@@ -118,10 +118,11 @@ class Repetition:
         return self._calls[place] - 1
 
     def reply(self, place: EpisodePlace, prompt: str, form: str) -> Reply | None:
-        """Return the recorded reply to repeat, or None after the fork.
+        """Return the recorded reply to repeat, or None if no reply is repeated.
 
-        Raises AsksDifferently if the parent's reply at `place` is missing, or if its prompt or form
-        differs.
+        Only a forked episode repeats replies of its parent, and only up to the fork. `prompt` and
+        `form` describe the request, as in `Reply`. Raises AsksDifferently if the parent's reply at
+        `place` is missing, or if its prompt or form differs.
         """
         if not (origin := self.repeats):
             return None

@@ -273,10 +273,11 @@ class EpisodeBranch:
     def longest_beginning(
         self, speaker: str, form: str, messages: Sequence[Message | Observation]
     ) -> tuple[Reply | None, int]:
-        """Find the longest earlier conversation with which the messages begin.
+        """Find the longest earlier conversation of a speaker with which `messages` begin.
 
-        Return the last reply and the number of messages of this conversation. If no conversation
-        matches, return None and 0.
+        Only conversations with the form `form` (see `Reply`) are compared. Return the last reply
+        and the number of messages of the conversation. If no conversation matches, return None and
+        0.
         """
         key, longest, size = _empty(speaker, form), None, 0
         for number, item in enumerate(messages, 1):

@@ -121,7 +121,9 @@ def redact(text: str) -> str:
 
 
 def holders(text: str) -> dict[str, str]:
-    """Return the secrets that a text contains, by the name of their environment variable."""
+    """Return the secrets that a text contains, by the names of the environment variables that hold
+    them.
+    """
     return {
         name: value
         for name, value in environment().items()
