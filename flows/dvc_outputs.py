@@ -30,9 +30,10 @@ def folder(experiment: str) -> Path:
 
 
 def overrides(experiment: str) -> list[str]:
-    """Return the overrides of settings that DVC's stage `resolve` has written to a file.
+    """Return the overrides of settings in the file config.yaml of an experiment's DVC folder.
 
-    The list is empty if DVC did not start this process.
+    DVC's stage `resolve` writes this file. The list is empty if the file is missing, or if DVC did
+    not start this process.
     """
     config = folder(experiment) / "config.yaml"
     # outside of DVC an earlier configuration must not override a command

@@ -97,7 +97,10 @@ class CallTable:
         self._free.append(row)
 
     def hold(self, row: int) -> None:
-        """Record that a call starts to run on the event loop."""
+        """Record that the call in the row `row` starts to run on the event loop.
+
+        No other call can run on the loop before this call pauses (see `release`).
+        """
         self._since = time.monotonic()
         HEAD.pack_into(self._memory, 0, self._since, row, self._since, self._last)
 

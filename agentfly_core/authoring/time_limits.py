@@ -83,7 +83,11 @@ class AuthorCall:
             self._table.given_up.add(self._row)
 
     def strike(self) -> None:
-        """Record that the call's thread ends. The thread itself calls this method, at its end."""
+        """Record that the function of this call has ended in its thread.
+
+        The thread itself calls this method, because the event loop may be blocked. The event loop
+        later calls `end`.
+        """
         self._table.strike(self._row)
 
     def hold(self) -> None:

@@ -300,7 +300,7 @@ class OwnSettings:
 
     @classmethod
     def beside(cls, section: BaseModel, keys: Keys, path: str) -> Self:
-        """Return the settings that are written in a section next to the section's own fields."""
+        """Return all entries of a section that are not fields of the section itself."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 
     def completed(self) -> dict[str, JSON]:

@@ -15,8 +15,9 @@ from agentfly_core.system.formats.text import nearest
 
 @dataclass(frozen=True)
 class Parent:
-    """The policy of a run from which another run starts: `Parent("nightly-2026-11-20",
-    Pointer(...))`.
+    """A policy of a run, and the name of this run: `Parent("nightly-2026-11-20", Pointer(...))`.
+
+    Another run may start from this policy.
     """
 
     run: str

@@ -129,10 +129,13 @@ class Exchange:
 class GatewaySession:
     """The requests of one episode.
 
-    A request that matches no pattern in `speakers` belongs to the main speaker. If an error ends
-    the episode, the future `broken` raises this error. `limit` is the last limit that refused a
-    request or ended a reply. `last` is the last reply with its speaker. `bytes` is an estimate of
-    the memory that all replies occupy.
+    `speakers` maps the role of each further speaker to the pattern of its requests. A request that
+    matches none of these patterns belongs to the main speaker. A request is refused if its URL
+    names an unknown speaker.
+
+    If an error ends the episode, the future `broken` raises this error. `limit` is the last limit
+    that refused a request or ended a reply. `last` is the last reply with its speaker. `bytes` is
+    an estimate of the memory that all replies occupy.
     """
 
     def __init__(self, episode: Episode, speakers: Mapping[str, SpeakerPattern]) -> None:

@@ -63,7 +63,10 @@ class TransformersSampler:
             torch.cuda.empty_cache()
 
     async def reply(self, requests: Sequence[Request]) -> list[Sampled]:
-        """Decode these requests as one batch, in the given order."""
+        """Sample the replies to the requests as one batch.
+
+        The rows of the batch and the replies have the order of the requests.
+        """
         assert self._loaded and self._model, "load a policy before a shard is played"
         version = self._loaded[1]
         model, loop = self._model, asyncio.get_running_loop()

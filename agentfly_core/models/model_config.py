@@ -58,7 +58,8 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
 def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
     """Parse a reference to a model with its own weights.
 
-    Raises ValueError if the reference names a run, a chat service or the model `nano`.
+    Raises ValueError if the reference names a run or a chat service. Also raises ValueError for
+    `nano` without the name of a recipe, because this model is made from the data of an experiment.
     """
     model = model_reference(reference)
     if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):

@@ -48,7 +48,7 @@ def likely_tokens(model: PreTrainedModel) -> list[int]:
 
 
 def tokens_of(policy: Path) -> list[int]:
-    """Read the tokens of the probe in the folder of a policy."""
+    """Read the tokens of a policy's probe from probe.json in the policy's folder."""
     tokens: list[int] = json.loads((policy / "probe.json").read_bytes())["tokens"]
     return tokens
 

@@ -197,12 +197,14 @@ def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
 def policy_named(
     experiment: Experiment, named: str, model: Callable[[Experiment], Pointer]
 ) -> Pointer:
-    """Return the policy with the reference `named`. The result may be a chat service.
+    """Return the policy with the reference `named`. The policy may be a chat service.
 
-    If `named` is empty, return the last policy of the experiment's run. `model` is a function that
-    makes the base model of an experiment. In references such as `run:demo@0`, step 0 means the
-    policy before step 1. Raises ValueError if the policy is missing, or if `named` is a function
-    instead of a policy with weights.
+    If `named` is empty, return the last policy of the experiment's run. In references such as
+    `run:demo@0`, step 0 means the policy before step 1. The reference "base" means the model or
+    policy from which the experiment starts. If `named` is a model with weights, or "base", the
+    function `model` may be called to make the base model.
+
+    Raises ValueError if the policy is missing, or if it is a function, such as "oracle".
     """
     store = experiment.store
     if not named:

@@ -337,8 +337,8 @@ class Trajectory:
     def trains(self, turn: Turn) -> bool:
         """Whether the reply of a turn is trained.
 
-        A reply at temperature 0 is not trained in a training episode. A reply is also not trained
-        if all its tokens are untrained.
+        Most replies are trained. Not trained are replies at temperature 0 in a training episode,
+        and replies in which no token may be trained (`Sampled.trained` is False for all tokens).
         """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))

@@ -113,7 +113,8 @@ def outcomes(
     - `weights`: the weight of each reward
     - `batch`: the tokens of the trajectories
     - `left_out`: trajectories that the update does not train, for example because their score is
-      missing. `trajectories` may contain forks of trajectories in `left_out`.
+      missing. `trajectories` may contain forks of a left-out trajectory. This trajectory then
+      shows which turns its forks have in common.
 
     Raises ValueError if a trajectory is unscored, or if a turn without sampled tokens has a reward.
     """

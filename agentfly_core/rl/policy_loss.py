@@ -120,9 +120,9 @@ class GSPO(_PolicyLoss):
     """The loss `max(-A s, -A clip(s, 1 - low, 1 + high))` of GSPO.
 
     A is the advantage of the token. s is the geometric mean of the ratios p / p_old of all sampled
-    tokens in the row. p is a token's probability, and p_old is its probability before the update.
-    The gradient of a token comes from its own log-probability, as in the variant GSPO-token of the
-    paper.
+    tokens in the token's row of the batch. p is a token's probability, and p_old is its probability
+    before the update. The gradient of s is s times the gradient of the token's own log p, as in the
+    variant GSPO-token of the paper.
     """
 
     use: Literal["gspo"] = "gspo"

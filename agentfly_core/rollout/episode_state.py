@@ -145,8 +145,8 @@ class EpisodeState:
     async def end(self) -> None:
         """Cancel all running requests of the agent, and refuse its later requests.
 
-        The method is called when the agent has ended. Tasks that the agent started may still be
-        running.
+        The method is called when the agent has ended. At this time, tasks that the agent started
+        may still be running, and may still make requests.
         """
         self.over = True
         for request in self._requests:

@@ -51,8 +51,9 @@ class Cast(SamplerSession):
         dies.
 
         Some sessions start a batch only when each running branch (concurrent coroutine) has
-        requested a reply. While a branch waits for a reply of `sessions[i]`, the batches of
-        `sessions[:i]` do not wait for requests of this branch.
+        requested a reply. While a branch waits for a reply of one session, the sessions before it
+        in `sessions` do not count the branch as running. Otherwise, two sessions could wait for
+        each other's branches forever.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:

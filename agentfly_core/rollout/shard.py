@@ -118,8 +118,8 @@ async def collect(
 
     For each episode, `watch` is called with the trajectory that contains the answer. Forks and
     spare episodes (see `EpisodeSpec`) are played after all other episodes have ended. Forks of
-    these forks are played in a further round, and so on. With this order, the batches of the
-    sampler do not depend on timing.
+    these forks are played in a further round, and so on. If a fork began as soon as its parent
+    ends, the timing of episodes would decide which requests share a batch of the sampler.
 
     At most `spec.at_once` episodes that need environments run at once. If one of the environment
     classes has a lower limit, this lower limit applies. So a running episode never waits for an
@@ -136,7 +136,7 @@ async def collect(
     - ServiceLost if the sampler dies. The shard can then be played again.
     - PromptTooLong if a first prompt leaves no room for a reply
     - NoReply if a sampler refuses a request
-    - EpisodeBroken for an error of a template or a sampler
+    - EpisodeBroken for any other error of a template or a sampler
     - any error of `watch`
     """
     shard = _ShardPlay(spec, sampler, watch, resources)

@@ -56,8 +56,8 @@ class ForkServer:
         """Fork the init process of a new execution, and return the connection to it.
 
         `cgroups` are file descriptors of the control groups that the process enters. The server
-        imports `modules` before the fork. Raises Unavailable if the server has died or cannot be
-        started.
+        process of this backend imports `modules` before the fork. Raises Unavailable if the server
+        has died or cannot be started.
         """
         link = self._link
         if link is None or not self.alive():
@@ -198,9 +198,10 @@ class Bubblewrap(_PerExecution):
 
 
 class Unsafe(_PerExecution):
-    """A backend without isolation: each execution is a plain process.
+    """A backend without isolation. Each execution starts a plain process, which may start others.
 
-    Limits apply to each process of an execution separately.
+    Without control groups, the memory limit applies to each of these processes, and not to all of
+    them together.
     """
 
     name = "unsafe"

@@ -65,7 +65,10 @@ class Owner:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running. For a process of another machine, this is always True."""
+        """Whether the process is running.
+
+        For a process of another machine, this is always True, because it cannot be checked.
+        """
         return self.host != socket.gethostname() or (self.here and _runs(self.pid, self.ticks))
 
     @property

@@ -47,7 +47,8 @@ def table(template: ModelTemplate) -> dict[str, str]:
 def report(template: ModelTemplate) -> list[str]:
     """Describe what a template supports, as lines of text.
 
-    The last lines contain the result of `table` for each conversation in the constant PROBES.
+    The last lines say whether the template can extend each conversation in the constant PROBES,
+    such as "a reply: continues". See `table` for the possible results.
     """
     dialect, calls = template.markup.dialect, template.markup.calls or "unreadable calls"
     tools = calls if dialect.native else "as Hermes text, because the template writes none"

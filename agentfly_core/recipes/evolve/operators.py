@@ -99,11 +99,11 @@ class PromptOperators:
 
 
 class SymbolicOperators(PromptOperators):
-    """Operators that compute sets of skills. Only the operator `update` prompts the speaker.
+    """Operators that compute sets of skills. Only `update` prompts the model (`speaker`).
 
-    Crossover returns the parent unchanged. A mutation adds a random skill of `pool` to a random
-    parent. To pass the quality check, a new agent must share a skill with the team. Also, no agent
-    of the team may have the same set of skills.
+    Crossover returns the parent unchanged. A mutation adds a random skill of `pool` to the skills
+    of a random parent. A new agent passes the quality check if it shares a skill with an agent of
+    the team, and no agent of the team has exactly the same skills.
     """
 
     def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: str) -> None:

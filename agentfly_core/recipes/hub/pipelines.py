@@ -17,7 +17,8 @@ HubCondition = Callable[[MaybeMessage], bool]
 async def sequential(steps: Sequence[HubStep], message: MaybeMessage = None) -> HubMessage:
     """Run steps in order.
 
-    Each step gets the message of the step before. Return the last message.
+    The first step gets `message`, and each later step gets the message of the step before. Returns
+    the message of the last step.
     """
     reply = await steps[0](message)
     for step in steps[1:]:
@@ -50,8 +51,8 @@ async def loop(
 ) -> HubMessage:
     """Repeat a step until `ends` is true for the step's message, at most `most` times.
 
-    The step is run at least once. Each repetition gets the message of the repetition before.
-    Returns the last message.
+    The step is run at least once. The first run gets `message`, and each later run gets the message
+    of the run before. Returns the message of the last run.
     """
     reply = await step(message)
     while most > 1 and not ends(reply):

@@ -48,7 +48,10 @@ class Gate(ABC):
 
     @abstractmethod
     async def decide(self, episode: Episode) -> GateDecision:
-        """Return "answer", "call" or "own". "own" means that the model decides."""
+        """Return the decision.
+
+        It is "answer" to answer at once, "call" to call a tool, or "own" to let the model decide.
+        """
 
     async def __call__(self, episode: Episode) -> Ending:
         decision = "own" if self.mode == "off" else await self.decide(episode)

@@ -148,6 +148,9 @@ def key_of(probe: MetaCogProbe) -> ArtifactKey:
 
 
 def saved(probe: MetaCogProbe, folder: Path) -> Mapping[str, float]:
-    """Write a probe to the folder of its artifact."""
+    """Write a probe to the folder of its artifact.
+
+    The result is the mapping of the artifact's metrics, which is empty.
+    """
     probe.save(folder / "probe.npz")
     return {}

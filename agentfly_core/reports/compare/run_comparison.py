@@ -36,7 +36,10 @@ class TriedPolicy:
         TriedPolicy("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ...},
                     "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
 
-    - `settings`: the settings without the seeds of run and data
+    - `run`, `step`: the name of the run, and the step after which this was the run's policy
+    - `seed`, `data_seed`: the seeds of the run and of its data
+    - `settings`: the step and the settings of the run. Left out are both seeds, and settings that
+      may change when a run is resumed.
     - `problems`: the digest of the file with the held-out problems
     - `goal`: the reward that decides success
     - `solved`: for each problem, the share of its episodes that are solved. Empty if the policy is

@@ -38,10 +38,13 @@ def alternatives(override: str) -> list[str]:
 def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
     """Return a list of overrides for each run of a sweep.
 
-    `seeds` is the number of seeds. The first seed is the seed of the experiment, and each further
-    seed is higher by 1. If data.seed is not set, all runs use the problems of the first seed.
-    Raises ValueError if a key is given twice. Also raises ValueError if `seeds` is given, and the
-    overrides contain `seed`.
+    An override can have several values (see `alternatives`). The sweep has a run for each
+    combination of these values. If `seeds` is a number, each combination has this number of runs.
+    Their seeds are consecutive, and the first is the seed of the experiment. If `seeds` is None, no
+    seeds are added.
+
+    If data.seed is not set, all runs use the problems of the first seed. Raises ValueError if a key
+    is given twice. Also raises ValueError if `seeds` is given, and the overrides contain `seed`.
     """
     keys = [override.partition("=")[0] for override in overrides]
     if twice := [key for key in keys if keys.count(key) > 1]:

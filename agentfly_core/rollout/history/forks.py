@@ -111,8 +111,9 @@ class Repetition:
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Count a tool call, and return the number of earlier tool calls since the reply at
-        `place`.
+        """Return how often tools were called since the reply at `place`, before the present call.
+
+        Tool calls that are executed together count once. The present call is counted afterwards.
         """
         self._calls[place] += 1
         return self._calls[place] - 1

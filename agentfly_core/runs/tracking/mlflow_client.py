@@ -69,7 +69,11 @@ class MlflowStore:
 
     @property
     def served(self) -> bool:
-        """Whether the address is a server. A server chooses its folder of artifacts itself."""
+        """Whether the address is a server.
+
+        A server chooses the folder of MLflow's artifacts itself. Without a server, artifacts are
+        written to the subfolder `mlartifacts` of `state`.
+        """
         return self.uri.startswith(("http://", "https://", "databricks"))
 
     def connect(self) -> MlflowClient:
