@@ -15,7 +15,7 @@ Make = Callable[[Path], Mapping[str, float]]
 
 
 class Reused(Artifact):
-    """An artifact that was already in the store, so it was not made again."""
+    """An artifact that was found in the store, instead of being produced."""
 
     __slots__ = ()
 

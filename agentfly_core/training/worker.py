@@ -118,7 +118,7 @@ class Worker:
             raise ValueError(
                 f"The learner has the state {self.label!r} in memory, not {job.start!r}, and the "
                 f"job has no saved state. First repeat the updates that lead to {job.start!r}. "
-                f"Only a job whose start begins with {jobs.FRESH!r} needs no state."
+                f"A job needs no state only if its start has the prefix {jobs.FRESH!r}."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)
