@@ -16,7 +16,7 @@ COMMANDS = """
 Train and evaluate
   train         training:train         Start a run, or continue it.
     agentfly train quickstart seed=1 --run mine
-  evaluate      stages:evaluate        Measure held-out success of a policy, with an interval.
+  evaluate      stages:evaluate        Measure how many held-out problems a policy solves.
     agentfly evaluate quickstart --policy run:mine@3
   play          play:play              Play problems with any policy, and store the episodes.
     agentfly play quickstart --policy oracle -n 8
@@ -32,27 +32,27 @@ Train and evaluate
     agentfly resolve quickstart --params params.yaml
 
 Runs
-  list          runs:list_runs         List runs with the command that continues each.
+  list          runs:list_runs         List runs, each with the command that continues it.
     agentfly list --sort success --filter experiment=quickstart
-  show          episodes:show          Show episodes, sampled tokens marked, or a run's steps.
+  show          episodes:show          Show episodes, or a table of a run's steps.
     agentfly show quickstart --worst 3
   score         episodes:score         Score stored episodes with other rewards.
     agentfly score mine --reward my_rewards:strict
-  import        episodes:import_traces  Store chats and traces of a file as episodes.
+  import        episodes:import_traces  Store the chats or traces in a file as episodes.
     agentfly import traces.jsonl quickstart
-  compare       comparing:compare      Compare runs with the first on the same held-out problems.
+  compare       comparing:compare      Compare runs with the first run, on the same problems.
     agentfly compare mine other --png curves.png
-  sweep         comparing:sweep        Train with each combination of values and seeds; compare.
+  sweep         comparing:sweep        Train with each combination of values and seeds, and compare.
     agentfly sweep quickstart update.learning_rate=1e-4,3e-4 --seeds 3
   fork          training:fork          Continue from a step of a run with other settings.
     agentfly fork mine@7 update.learning_rate=3e-5
-  tag           training:tag           Put words on a run, to find it again.
+  tag           training:tag           Add tags to a run, or remove tags.
     agentfly tag mine baseline
   open          training:open_ui       Open a run in the MLflow or Prefect UI.
     agentfly open mlflow mine
-  export        sharing:export         Write a policy for transformers and vLLM, or episodes.
+  export        sharing:export         Write a policy for transformers and vLLM, or write episodes.
     agentfly export run:mine ./policy
-  serve         play:serve             Serve the policy of a run by OpenAI's API.
+  serve         play:serve             Serve the policy of a run with OpenAI's API.
     agentfly serve mine
   push          sharing:push           Share a run's last policy.
     agentfly push mine --remote s3://bucket/shared
@@ -62,9 +62,9 @@ Runs
     agentfly verify mine
 
 Nights
-  nights        nights:nights          Show the outcome of each night of an experiment.
+  nights        nights:nights          Show how each nightly training run of an experiment ended.
     agentfly nights quickstart
-  report        nights:report          Write the report of a night, and show it.
+  report        nights:report          Write the report of a nightly training run, and show it.
     agentfly report nightly-2026-11-21
   promote       nights:promote         Make a run's policy the champion of its experiment.
     agentfly promote nightly-2026-11-21@12
@@ -80,7 +80,7 @@ Project and machine
     agentfly up --detach
   down          machine:down           Stop all processes that `agentfly up` started.
     agentfly down
-  prefect       machine:prefect        Run any Prefect command on this project's state.
+  prefect       machine:prefect        Run any Prefect command with this project's database.
     agentfly prefect server start
   repro         machine:repro          Reproduce an experiment with DVC.
     agentfly repro quickstart

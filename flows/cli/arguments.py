@@ -50,7 +50,7 @@ class Where:
     """The machine and the store of a command: `Where("gpu", "s3://bucket/prefix")`.
 
     Args:
-        site: the machine, a file in ./conf/site; AGENTFLY_KEY variables change single settings
+        site: name of the machine's file in ./conf/site; AGENTFLY_KEY variables override its keys
     """
 
     site: Annotated[str, SITES] = "local"

@@ -23,12 +23,12 @@ def compare(
     as_json: AsJson = False,
     store_uri: StoreArg = "",
 ) -> None:
-    """Compare runs with the first on the same held-out problems.
+    """Compare runs with the first run, on the same problems.
 
     Args:
         policies: a finished run, an evaluated RUN@STEP, or sweep:NAME
-        split: the problems: test, validation, or one of evaluate.datasets
-        png: also write a picture
+        split: the held-out problems: test, validation, or one of evaluate.datasets
+        png: also draw the comparison into this file
     """
     comparison, curves = compared_runs(store_at(store_uri), policies, split)
     if png:
@@ -48,12 +48,13 @@ def sweep(
     seeds: PositiveInt | None = None,
     name: str = "",
 ) -> int:
-    """Train with each combination of values and seeds; compare.
+    """Train with each combination of values and seeds, and compare.
 
     Args:
-        seeds: number of seeds, beginning with the experiment's; all seeds have the same problems
-        name: the tag of the sweep's runs, for `agentfly compare sweep:NAME` (default:
-            EXPERIMENT-DIGEST of the settings); the same command continues the sweep
+        seeds: number of seeds, beginning with the experiment's seed; the runs of all seeds use the
+            same problems
+        name: name of the sweep, as in `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST of
+            the settings); the same command continues the sweep
     """
     made = planned_sweep(target, overrides, where.site, where.store, seeds, name)
     store, failed = made.store, train_runs(made)

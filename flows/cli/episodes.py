@@ -44,12 +44,15 @@ def show(
     as_json: AsJson = False,
     store_uri: StoreArg = "",
 ) -> None:
-    """Show episodes, sampled tokens marked, or a run's steps.
+    """Show episodes, or a table of a run's steps.
+
+    In an episode, the tokens that the policy sampled are marked.
 
     Args:
-        what: RUN (its last step), RUN@STEP, EXPERIMENT (its newest run), a unique prefix or
-            play:NAME; see `agentfly list`
-        evaluation: the policy's episodes on test, validation or one of evaluate.datasets
+        what: RUN (the run's last step), RUN@STEP, EXPERIMENT (its newest run), a unique prefix of
+            a run's name, or play:NAME; `agentfly list` shows the names of runs
+        evaluation: episodes from the evaluation of the policy, on test, validation or one of
+            evaluate.datasets
         demonstrations: the episodes that the warm start imitated
         steps: a table of the run's steps instead of episodes: reward, success, tokens, KL, entropy,
             seconds, and success on held-out problems
@@ -95,7 +98,8 @@ def score(
 
     Args:
         run: RUN (all its steps), RUN@STEP or play:NAME
-        reward: import path of a reward, PATH=0.5 or PATH={weight: 0.5, ...}; may be repeated
+        reward: import path of a reward; PATH=0.5 sets its weight, and PATH={weight: 0.5, ...} also
+            its settings; may be repeated
     """
     store = store_at(store_uri)
     named, rewards = reference(run_named(store, run)), new_rewards(reward)
@@ -110,12 +114,13 @@ def score(
 def import_traces(
     file: Path, target: ExperimentArg, /, *overrides: Override, where: Where = HERE
 ) -> None:
-    """Store chats and traces of a file as episodes.
+    """Store the chats or traces in a file as episodes.
 
-    They are scored by the experiment's rewards; `agentfly show play:NAME` shows them.
+    The experiment's rewards score the episodes. `agentfly show play:NAME` shows them.
 
     Args:
-        file: chats, TrainingTraces of OpenEnv, Traces of verifiers, or logged chat completions
+        file: a file with chats, TrainingTraces of OpenEnv, Traces of the library verifiers, or
+            logged chat completions
     """
     from agentfly_core.pipeline.play import imported
 

@@ -57,7 +57,8 @@ def admit(
 ) -> int:
     """Try whether this machine can train a model.
 
-    Tries files, tokenizer, learner and samplers in the same order as a run needs them.
+    The command tries the files, the tokenizer, the learner and the samplers, in the order in which
+    a run needs them.
 
     Args:
         model: a hub id, a folder, `package:NAME` or `nano:NAME`
@@ -87,8 +88,8 @@ def up(
     """Serve Prefect and MLflow, and run triggered flows.
 
     Args:
-        detach: return when everything works; it keeps running
-        status: print the state of all programs; exits with 0 if everything works
+        detach: return as soon as all programs work; they keep running
+        status: print the state of all programs; the exit status is 0 if all programs work
     """
     places, ports = settle(), (prefect_port, mlflow_port)
     place = MlflowStore.choose(places.state, loading.site("local").mlflow_tracking_uri)
@@ -117,9 +118,9 @@ def repro(experiment: ExperimentArg, /) -> int:
 
 
 def prefect(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
-    """Run any Prefect command on this project's state.
+    """Run any Prefect command with this project's database.
 
-    Before a worker starts, flow runs of dead processes are marked Crashed.
+    Before a worker starts, a flow run is marked Crashed if its process has died.
     """
     places = settle()
     if words[:2] == ("worker", "start") and answers(places.api):

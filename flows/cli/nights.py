@@ -1,4 +1,4 @@
-"""Commands about nights: outcomes, reports, and the champion."""
+"""Commands about nights (nightly training runs): outcomes, reports, and the champion."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from flows.store import store_at
 
 
 def nights(target: ExperimentArg, /, *, where: Where = HERE) -> None:
-    """Show the outcome of each night of an experiment."""
+    """Show how each nightly training run of an experiment ended."""
     experiment = load_experiment(**where.of_flow(target))
     history = NightLedger(experiment.store, experiment.name).read()
     table = Table("when", "night", "event", "why", title=f"Nights of {experiment.name}")
@@ -28,10 +28,10 @@ def nights(target: ExperimentArg, /, *, where: Where = HERE) -> None:
 
 
 def report(night: str, /, *, store_uri: StoreArg = "") -> None:
-    """Write the report of a night, and show it.
+    """Write the report of a nightly training run, and show it.
 
     Args:
-        night: name of a judged night: nightly-2026-11-21
+        night: name of an evaluated nightly run, such as nightly-2026-11-21
     """
     store, layout = store_at(store_uri), RunLayout(night)
     page = night_page(store, night)
@@ -43,8 +43,10 @@ def report(night: str, /, *, store_uri: StoreArg = "") -> None:
 def promote(run: Annotated[str, RUNS], /, *, store_uri: StoreArg = "") -> None:
     """Make a run's policy the champion of its experiment.
 
+    The next nightly training run starts from the champion.
+
     Args:
-        run: RUN (its last policy) or RUN@STEP
+        run: RUN (the run's last policy) or RUN@STEP
     """
     print(approval.promote_run(store_at(store_uri), run))
 

@@ -40,16 +40,16 @@ def play(
     """Play problems with any policy, and store the episodes.
 
     Args:
-        policy: oracle (the function in warm_start.demonstrations, with its setting `spoilt` as 0),
+        policy: oracle (the function in warm_start.demonstrations, without deliberate mistakes),
             random, my_file:policy (your async function of a Conversation), base (the experiment's
             model), run:NAME (the last policy of a run), run:NAME@STEP, endpoint:NAME (a chat
             service of the site), a model's folder or hub id, or a policy.json. Default: the last
-            policy of this experiment's run, which `agentfly train` with the same overrides creates;
-            without that run, base
+            policy of the run that `agentfly train` with the same overrides creates; base if this
+            run is missing
         episodes: number of episodes
         split: problems to play
         problem: play only the problem with this id
-        live: play one after another, and show each turn
+        live: play one episode after another, and show each turn
         chat: talk to the policy yourself
         as_json: print one JSON document
     """
@@ -73,14 +73,14 @@ def play(
 
 
 def serve(policy: Annotated[str, RUNS], /, *, port: Port = 8000, where: Where = HERE) -> None:
-    """Serve the policy of a run by OpenAI's API.
+    """Serve the policy of a run with OpenAI's API.
 
     The command prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and answers until Ctrl-C.
     Template, temperature, `max_tokens` and `max_model_len` are the same as in evaluations. Replies
     that clients send back keep their tokens, as in training. Conversations are not stored.
 
     Args:
-        policy: run:NAME (its last policy), run:NAME@STEP (0: before step 1)
+        policy: run:NAME (the run's last policy), or run:NAME@STEP (0: before step 1)
         port: port on 127.0.0.1; 0 for any free port
     """
     from agentfly_core.pipeline.play.served import PolicyToServe  # loads aiohttp

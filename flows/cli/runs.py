@@ -18,12 +18,14 @@ def list_runs(
     store_uri: StoreArg = "",
     as_json: AsJson = False,
 ) -> None:
-    """List runs with the command that continues each.
+    """List runs, each with the command that continues it.
 
     Args:
-        sort: by name, or newest (time), best (success) or furthest (step) first
-        filters: only runs with this text in their line, or experiment=NAME, state=stopped,
-            tag=WORD, update.learning_rate=3e-4; may be repeated, and all must hold
+        sort: the order of the runs: by name, or first the newest (time), the best (success) or
+            the furthest (step)
+        filters: show only runs with this text in their line, or runs that meet a condition:
+            experiment=NAME, state=stopped, tag=WORD, update.learning_rate=3e-4; may be repeated,
+            and all must hold
     """
     store = store_at(store_uri)
     everything = listing.listed(store)

@@ -39,14 +39,16 @@ def export(
     speaker: str = "",
     store_uri: StoreArg = "",
 ) -> None:
-    """Write a policy for transformers and vLLM, or episodes.
+    """Write a policy for transformers and vLLM, or write episodes.
 
     Args:
-        policy: run:NAME (its last), run:NAME@STEP (0: before step 1), for episodes also play:NAME
+        policy: run:NAME (the run's last policy), or run:NAME@STEP (0: before step 1). With
+            --episodes, also play:NAME
         folder: the folder to write; must not exist
-        episodes: write the episodes of all steps, of STEP or of a play instead: chats.jsonl for
-            a warm start, traces.jsonl with tokens
-        speaker: only replies of this speaker (default: the policy's)
+        episodes: write episodes instead of a policy, from all steps, from STEP, or from play:NAME.
+            The folder then has chats.jsonl for a warm start, and traces.jsonl with token ids
+        speaker: with --episodes, write only the replies of this speaker (default: all replies of
+            the trained policy)
     """
     from agentfly_core.pipeline import export as exports
     from agentfly_core.pipeline.play import exported
@@ -82,8 +84,9 @@ def _transfer(run: str, source: Store, target: Store) -> None:
 def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     """Train a finished run again, and compare every byte.
 
-    The run's settings and its commit of AgentFly are used. The exit status is 1 if anything
-    differs. The command trains in .agentfly/verify/RUN; repeat it to continue there.
+    The repeated training uses the settings of the run, and the commit of AgentFly that trained it.
+    The exit status is 1 if anything differs. The command trains in .agentfly/verify/RUN. If it is
+    interrupted, the same command continues there.
     """
     store = store_at(store_uri)
     run = run_named(store, run)

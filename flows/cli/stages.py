@@ -32,13 +32,15 @@ def evaluate(
     policy: str = "",
     as_json: AsJson = False,
 ) -> None:
-    """Measure held-out success of a policy, with an interval.
+    """Measure how many held-out problems a policy solves.
+
+    The result is the share of solved problems, with a 95 % confidence interval.
 
     Args:
         policy: run:NAME (the last policy of a run), run:NAME@STEP (0: before step 1), base (the
             experiment's model), endpoint:NAME (a chat service of the site), a model's folder or hub
-            id, or a policy.json. Default: the last policy of this experiment's run, which
-            `agentfly train` with the same overrides creates
+            id, or a policy.json. Default: the last policy of the run that `agentfly train` with
+            the same overrides creates
     """
     arguments = where.of_flow(target, overrides)
     require_rewards(load_checked(arguments).settings.goal)
@@ -93,7 +95,7 @@ def resolve(
     """Write the complete settings into results/ for DVC.
 
     Args:
-        params: a params.yaml with further `overrides`: [update.learning_rate=3e-4]
+        params: a params.yaml with further settings under `overrides`: [update.learning_rate=3e-4]
     """
     merged = [*(versioning.overrides_in(params) if params else []), *overrides]
     experiment = load_experiment(target, merged, where.site, where.store)
@@ -110,7 +112,9 @@ def config(
     where: Where = HERE,
     changed: Annotated[bool, Parameter(group=OUTPUT)] = False,
 ) -> None:
-    """Check an experiment; show its settings with their origins. Its data are not made.
+    """Check an experiment; show its settings with their origins.
+
+    The dataset is not built.
 
     Args:
         changed: only the settings that differ from the defaults

@@ -30,7 +30,7 @@ class RunOptions:
         run: the run's name (default: EXPERIMENT-DIGEST of the settings, so that the same command
             continues it)
         new: start another run even if this one exists: NAME-2, NAME-3, ...
-        accept_code: continue a run although your code changed; recorded in run.json
+        accept_code: continue a run although your code changed; run.json then records this
         tag: a word that `agentfly list` shows and filters by; may be repeated
     """
 
@@ -80,7 +80,7 @@ def fork(
 
     Args:
         origin: the run, and the step to continue from
-        site: a file in ./conf/site (default: the run's site)
+        site: name of a file in ./conf/site (default: the site of the run)
     """
     experiment, settings, at = forked_run(store_at(store_uri), origin, overrides)
     train(experiment, *settings, where=Where(site or at, store_uri), options=options)
@@ -93,10 +93,10 @@ def tag(
     remove: tuple[str, ...] = (),
     store_uri: StoreArg = "",
 ) -> None:
-    """Put words on a run, to find it again.
+    """Add tags to a run, or remove tags.
 
     Args:
-        words: such as baseline
+        words: tags to add, such as baseline; `agentfly list` shows and filters by tags
         remove: a tag to remove; may be repeated
     """
     store = store_at(store_uri)
