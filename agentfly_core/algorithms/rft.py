@@ -22,8 +22,10 @@ class RFT(SFT):
     best: Positive = 4
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Return the advantage 1 for tokens of the selected successful trajectories, and 0 for all
-        other tokens.
+        """Return the advantage 1 for tokens of successful trajectories, and 0 for all other tokens.
+
+        If more than `best` episodes of a problem are successful, only the `best` episodes with the
+        highest rewards get the advantage 1.
         """
         kept, reached = torch.zeros_like(outcomes.rewards), outcomes.reaching(self.threshold)
         for group in outcomes.groups:

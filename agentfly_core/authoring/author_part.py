@@ -34,7 +34,7 @@ def nothing_needed() -> None:
 
 
 class PartOptions(TypedDict, total=False):
-    """Options of both `@tool` and `@reward`. AuthorPart lists their defaults."""
+    """Options of both `@tool` and `@reward`. Each option is a field of AuthorPart."""
 
     name: str
     timeout: float

@@ -239,7 +239,10 @@ class Reward(author_part.AuthorPart):
 
 
 class RewardOptions(author_part.PartOptions, total=False):
-    """Options of `@reward`. Reward and AuthorPart list their defaults."""
+    """Options of `@reward`. Each option is a field of Reward or AuthorPart, with the same default.
+
+    The default of `name` is the name of the function, or the class name in lower case.
+    """
 
     backoff: float
     concurrency: int | None

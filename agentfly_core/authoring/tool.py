@@ -269,7 +269,10 @@ class _Question:
 
 
 class ToolOptions(author_part.PartOptions, total=False):
-    """Options of `@tool`. Tool and AuthorPart list their defaults."""
+    """Options of `@tool`. Each option is a field of Tool or AuthorPart, with the same default.
+
+    The default of `name` is the name of the function, or the class name in lower case.
+    """
 
     description: str
     max_chars: int

@@ -24,7 +24,7 @@ class HeldOutDataset(Data):
 
     @property
     def data(self) -> Data:
-        """Return these settings as a section `data`."""
+        """These settings as a section `data`, without further settings such as `margin`."""
         further = type(self).model_fields.keys() - HeldOutDataset.model_fields.keys()
         return Data.model_validate(self.model_dump(mode="json", exclude={*further}))
 

@@ -160,9 +160,10 @@ class GatewaySession:
         return self._begun.total()
 
     async def result(self, work: Coroutine[Any, Any, R], seconds: float) -> R:
-        """Run the program's coroutine `work`, and return its result.
+        """Run the coroutine `work`, and return its result.
 
-        Raises TimeoutError if the program does not end within `seconds`. If an error ends the
+        `work` runs the program that sends the requests of this session, or waits until the program
+        ends. Raises TimeoutError if the program does not end within `seconds`. If an error ends the
         episode, this error is raised.
         """
         task = asyncio.create_task(work)

@@ -53,7 +53,8 @@ def bgmv_shrink(
 ) -> None:
     """Write `scaling * inputs A^T` [tokens, rank] to `output`. `weights` is the adapter's matrix A.
 
-    `adapter` [tokens] is -1 for tokens without an adapter. Their product is 0.
+    `adapter` [tokens] is 0 for tokens with the adapter, and -1 for tokens without an adapter. The
+    product of tokens without an adapter is 0.
     """
     product = _product(inputs, weights, output.dtype, adapter)
     output[:, : product.shape[1]] = scaling * product

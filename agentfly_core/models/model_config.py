@@ -227,7 +227,7 @@ def caps_attention(config: PreTrainedConfig) -> bool:
 
 
 def positions(config: PreTrainedConfig) -> int | None:
-    """Return the number of positions of a model, or None for a model without a limit."""
+    """Return the maximum length of a model's input in tokens, or None for an unlimited length."""
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if not isinstance(limit, int) or limit <= 0:
         return None

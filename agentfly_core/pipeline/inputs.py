@@ -76,11 +76,11 @@ def dataset(experiment: Experiment) -> Artifact:
 def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact:
     """Return the model from which training starts. Make the model if it is not in the store.
 
-    If `parent` is given, return its policy. For a chat service, the artifact contains
-    the service's name and a byte tokenizer. Raises ValueError if the model or the service is
-    missing, or if the parent's adapter does not fit the setting `adapter`. The tokenizer of the
-    model `nano` may be made from demonstrations. Raises GateClosed if too many of these
-    demonstrations fail.
+    If the run starts from the policy of another run (`parent`), return that policy. For a chat
+    service, the artifact contains the service's name and a byte tokenizer. Raises ValueError if the
+    model or the service is missing, or if the parent's adapter does not fit the setting `adapter`.
+    With a warm start, the tokenizer of the model `nano` is made from demonstrations. Raises
+    GateClosed if too many episodes of these demonstrations fail.
     """
     settings, store = experiment.settings, experiment.store
     if parent:

@@ -67,8 +67,8 @@ def rollout_services(
     """Start the sampler and the workers. They are stopped at the end of the `with` block.
 
     The sampler can load `model` and the policies that are trained from it. With `scripted`, no
-    sampler server is started. Raises ValueError if the policy of a frozen speaker is missing or has
-    another tokenizer.
+    sampler server is started. Raises ValueError if the policy of a frozen speaker is missing, or if
+    its tokenizer differs from the tokenizer of `model`.
     """
     samplers = Samplers(experiment, endpoint_of(experiment.store, model))
     serving = nullcontext("") if scripted else samplers.server(model, owner, logs)

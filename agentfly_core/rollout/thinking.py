@@ -18,8 +18,9 @@ async def sample_spans(
     A thinking budget is the maximum number of reasoning tokens. With a budget, a first request
     samples the reasoning. If the reasoning reaches the budget, tokens that end the reasoning are
     appended. These tokens are not trained. Then a second request samples the visible text. If the
-    token limit leaves no room for visible text, the reply ends at the budget. Scripted policies and
-    chat services reply in one request and ignore the budget.
+    request's `max_tokens` leaves no room for visible text, the reply ends when the reasoning
+    reaches the budget. Scripted policies and chat services reply in one request and ignore the
+    budget.
     """
     if not isinstance(template, ModelTemplate):
         return (await session.sample(request),)

@@ -219,8 +219,10 @@ class _Played:
     def rewards(self, goal: str) -> dict[str, float]:
         """Compute the metrics of rewards.
 
-        These are the mean reward, the mean success, the share of unscored episodes, and the share
-        of problems with equal rewards in all of their episodes.
+        These are the mean reward, the success, the share of unscored episodes, and the share of
+        problems on which each speaker has equal rewards in all episodes. The success is the share
+        of scored episodes in which the reward named `goal` is 1 or more. Without scored episodes,
+        the mean reward and the success are left out.
         """
         rewards = [earned_by_speaker(episode, self.scored) for episode in self.episodes]
         problems: defaultdict[str, list[Earned]] = defaultdict(list)

@@ -233,7 +233,10 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Mark the lock object as released. The object and its fencing number are kept."""
+        """Mark the lock object as released.
+
+        The object is not removed, because the next owner increases its fencing number.
+        """
         self._write(released=True)
 
     @property

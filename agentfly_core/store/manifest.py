@@ -51,7 +51,7 @@ def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
 
 
 def mismatch(path: str) -> str:
-    """Return the error message for a missing or changed file."""
+    """Return the error message for a file that is missing or differs from its manifest entry."""
     return f"{path} is missing, or its size or checksum differs from {MANIFEST}."
 
 

@@ -113,7 +113,7 @@ class DeepSpeedLearner:
         return metrics
 
     def save_policy(self, folder: Path) -> None:
-        """Write the newest policy and its probe to a folder.
+        """Write the newest policy to a folder, with log-probabilities to check samplers (a probe).
 
         A whole model is written in the format of Hugging Face, an adapter in the format of peft.
         """

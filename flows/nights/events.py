@@ -82,10 +82,10 @@ def create_automations(
 ) -> None:
     """Create the Prefect automations of automations.yaml, after deleting their older versions.
 
-    Some automations send messages through a Prefect block, such as a connection to Slack. Without
-    this block, the automation is not created. A message is sent if a night starts more than
-    `late_s` seconds late. A flow run is marked Crashed after `silent_s` seconds without a
-    heartbeat.
+    Some automations send messages through a Prefect block, such as a connection to Slack. Such an
+    automation is not created if Prefect does not have its block. A message is sent if a night
+    starts more than `late_s` seconds late. A flow run is marked Crashed after `silent_s` seconds
+    without a heartbeat.
     """
     from prefect.automations import Automation
 

@@ -40,10 +40,11 @@ class Imported:
 def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
     """Store the chats and traces of a file, and score them with the experiment's rewards.
 
-    The episodes are stored in the folder `plays/NAME`. If a problem of the dataset has the same
-    prompt as an episode, the episode gets the task and the `facts` of this problem. `facts` are
-    values that rewards and tools read, such as the right answer. Traces that `agentfly export`
-    wrote are not matched with problems. Raises ValueError if a row cannot be used.
+    The episodes are stored in the folder `plays/NAME`, where NAME is the next free name. The
+    command line `command` is recorded in play.json. If a problem of the dataset has the same prompt
+    as an episode, the episode gets the task and the `facts` of this problem. `facts` are values
+    that rewards and tools read, such as the right answer. Traces that `agentfly export` wrote are
+    not matched with problems. Raises ValueError if a row cannot be used.
     """
     store, data = experiment.store, inputs.dataset(experiment)
     tokenizer, _ = inputs.tokenizer(experiment)

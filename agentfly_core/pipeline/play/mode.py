@@ -51,7 +51,7 @@ class Mode:
         return spec
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Handle an episode that has just ended."""
+        """Do nothing. Subclasses can show the episode, which has just ended."""
 
 
 @dataclass(frozen=True)

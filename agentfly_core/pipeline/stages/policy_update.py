@@ -46,10 +46,12 @@ def update(
     step: int,
     memory: Artifact | None = None,
 ) -> Artifact:
-    """Update the policy, and publish it as the policy after `step`, with the `memory` of the step.
+    """Update the policy, and publish it as the policy after `step`.
 
-    If the learner state before this step is not stored, earlier updates are repeated first. The new
-    learner state is written while the next step is played.
+    `memory` is the new memory (a folder that agents read) from this step. Its digest is
+    recorded in the new policy's inputs. If the learner state before this step is not stored,
+    earlier updates are repeated first. The new learner state is written while the next step is
+    played.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
     if not run.settings.update.weights:

@@ -143,8 +143,8 @@ class Goal:
     def of(cls, mission: str) -> Goal:
         """Parse a mission such as "put the red ball next to the blue key".
 
-        Raises ValueError for a mission without one of the three verbs, or with a wrong number of
-        objects.
+        Raises ValueError if the mission does not begin with "go to", "pick up" or "put", or has a
+        wrong number of objects.
         """
         for verb, number in {"go to": 1, "pick up": 1, "put": 2}.items():
             if mission.startswith(f"{verb} ") and len(things := named(mission)) == number:

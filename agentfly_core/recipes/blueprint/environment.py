@@ -55,7 +55,7 @@ class Plot(Environment):
         return "\n".join(lines)
 
     def inspect(self) -> str:
-        """Return views of the four sides, and the state of each part of the order."""
+        """Return views of the building from four sides, and the state of each ordered part."""
         now = self.fit
         parts = [
             f"{name}: {count} cells are wrong" if count else f"{name}: complete"
@@ -77,7 +77,7 @@ class Plot(Environment):
 
     @property
     def fit(self) -> Fit:
-        """The comparison of the world with the order."""
+        """The comparison of the world with the ordered building."""
         return fit(self.world.grid, self._parts)
 
     async def snapshot(self) -> bytes:

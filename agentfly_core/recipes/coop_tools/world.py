@@ -112,7 +112,7 @@ class RestWorld:
         return self._draw("parameter", kind, aspect).choice(sorted(OPTIONS))
 
     def is_outdated(self, kind: str, aspect: str) -> bool:
-        """Whether the documentation of an endpoint has an outdated name of the parameter.
+        """Whether the documentation of an endpoint has an outdated name of its required parameter.
 
         For example, `is_outdated("films", "ratings")` is for the endpoint `/films/{id}/ratings`.
         """

@@ -29,7 +29,7 @@ async def finished(work: Iterable[Awaitable[R]]) -> list[R]:
 
 
 class HubAgent(Protocol):
-    """An agent that takes part in hubs."""
+    """An agent that reads messages and replies. As the agent of a Participant, it can join hubs."""
 
     async def observe(self, message: HubMessage) -> None:
         """Read a message. This is called once for each message."""
@@ -102,9 +102,9 @@ class Participant:
         self._begin(self._observe(message))
 
     async def settled(self) -> None:
-        """Wait until all work has ended.
+        """Wait until all requested replies and observations of this participant have ended.
 
-        After that, raise the first error of work that was never awaited.
+        Then raise their first error. Errors of replies that were awaited are not raised again.
         """
         work, self._work = self._work, []
         if errors := [e for one in work if (e := await one.error()) and not one.awaited]:

@@ -54,7 +54,8 @@ class MetaCogProbe:
         """Fit a probe that predicts `correct` [n] from the states [n, layers, width] of all layers.
 
         `correct` is True for the questions that the policy answers correctly without tools.
-        `policy` is the digest of the policy's weights. The methods are:
+        `policy` is the digest of the policy's weights. The method determines the direction and the
+        offset of each layer of the probe (see MetaCogProbe). The methods are:
 
         - `logreg`: a logistic regression
         - `mean_diff`: the direction is the mean state of correct answers minus the mean state of
@@ -63,10 +64,11 @@ class MetaCogProbe:
           the differences between the states after two opposite instructions. `correct` determines
           only the offset, and which of the two signs the direction has.
 
-        With the layers "auto", the probe uses the layer with the best AUROC in a cross-validation.
-        If several layers are equally good, it uses the last of them. `seed` determines how the
-        questions are divided into FOLDS folds. Raises ValueError for `pca` without `contrasts`.
-        Also raises ValueError for fewer than 10 correct or fewer than 10 wrong answers.
+        `layers` are the layers of the probe. With "auto", the probe uses only the layer with the
+        best AUROC in a cross-validation. If several layers are equally good, it uses the last of
+        them. `seed` determines how the questions are divided into FOLDS folds. Raises ValueError
+        for `pca` without `contrasts`. Also raises ValueError for fewer than 10 correct or fewer
+        than 10 wrong answers.
         """
         correct = np.asarray(correct, bool)
         if min(correct.sum(), (~correct).sum()) < 2 * FOLDS:

@@ -32,7 +32,8 @@ class Shop(Environment):
     async def reset(self, problem: Problem) -> None:
         """Fill the shelves and empty the cart.
 
-        Raises KeyError without the fact `products`, and TypeError for a product with wrong fields.
+        Raises KeyError if the problem's facts lack `products`. Raises TypeError for a product with
+        wrong fields.
         """
         products = problem.facts["products"]
         self.products = {key: Product(**fields) for key, fields in products.items()}

@@ -92,9 +92,10 @@ class ForkOrigin:
 
 @dataclass
 class Repetition:
-    """The replies and tool results of an episode so far (`path`).
+    """Records the replies and tool results of an episode in `path`.
 
-    A forked episode first repeats the path of its `origin`. For other episodes, `origin` is None.
+    A forked episode repeats the replies and tool results in `origin.path` up to the fork. For other
+    episodes, `origin` is None.
     """
 
     origin: ForkOrigin | None = None
@@ -139,9 +140,9 @@ class Repetition:
     ) -> tuple[Observation, ...] | None:
         """Return the recorded tool results to repeat, or None if the calls must be executed.
 
-        After the fork, all calls are executed. Before the fork, calls are executed only if the
-        snapshot of the environments is missing. Raises AsksDifferently if the parent made other
-        calls at this place.
+        After the fork, all calls are executed. Before the fork, results are repeated if the origin
+        has a snapshot of the environments. Without a snapshot, the calls are executed again. Raises
+        AsksDifferently if `calls` differ from the parent's calls at `place`.
         """
         if not (origin := self.repeats):
             return None

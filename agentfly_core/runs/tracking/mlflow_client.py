@@ -43,9 +43,10 @@ ENVIRONMENT = {
 class MlflowStore:
     """The address of MLflow's store.
 
-    `MlflowStore("sqlite:////shop/.agentfly/mlflow.db", "/shop/.agentfly", "the project's own")`
+    `MlflowStore("http://mlflow:5000", "/shop/.agentfly", "MLFLOW_TRACKING_URI")`
 
-    `state` is the folder for files of this project. `why` names the setting that chose the address.
+    `state` is the folder for files of this project. `why` names the setting or the environment
+    variable with the address. If neither is set, it is "the project's own store".
     """
 
     uri: str
