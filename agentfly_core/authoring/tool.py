@@ -64,9 +64,11 @@ class StepResult:
 class Tool(author_part.AuthorPart):
     """A function that a model can call, made by `@tool`; see also `author_part.AuthorPart`.
 
-    The model reads a text result unchanged, and any other result as JSON. A result is shortened to
-    `max_chars` bytes of UTF-8. Results without a text form, such as pictures, raise ServiceFailure.
+    The model reads a text result unchanged, and any other result as JSON. Results without a text
+    form, such as pictures, raise ServiceFailure.
 
+    - `max_chars`: the length to which a result is shortened. Bytes of UTF-8 are counted, in spite
+      of the name.
     - `parallel`: whether several calls of the tool in one reply run concurrently
     - `ends_episode`: whether a successful call ends the episode, with the call's result as the
       answer

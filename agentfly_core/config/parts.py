@@ -230,9 +230,9 @@ class AgentPart(Section):
 
     @property
     def trained(self) -> Sequence[str]:
-        """The roles in the setting `train` of an agent that is a program.
+        """The roles in the agent's setting `train`, if the agent is a program.
 
-        Empty if it is not set.
+        Empty for any other agent, or if `train` is not set.
         """
         return (self.model_extra or {}).get("train", ()) if self.use == PROGRAM else ()
 

@@ -54,8 +54,8 @@ reply's call. The second entry is None if the tokens were not recorded.
 class Trace:
     """A trace: the sampled replies in order, and the tools.
 
-    `ours` is None for traces of other programs. In a trace that `agentfly export` wrote, it is the
-    stored trajectory, in the form of a row of trajectories.parquet.
+    `ours` is the stored trajectory, as a row of trajectories.parquet. Only traces that `agentfly
+    export` wrote contain it. For traces of other programs, `ours` is None.
     """
 
     replies: Sequence[TracedReply]

@@ -174,9 +174,10 @@ class Experiment:
 
     @property
     def reference(self) -> Pointer | None:
-        """The reference policy of the KL penalty, if another run has made this policy.
+        """The reference policy of the KL penalty, if `algorithm.kl.reference` is run:NAME@STEP.
 
-        None without a KL penalty, or if the reference is the run's own start policy.
+        None without a KL penalty, or if the setting is `start`, the policy from which training
+        starts.
         """
         policy = run_step(self.algorithm.needs.reference or "")
         return of_run(self.store, policy, "algorithm.kl.reference").policy if policy else None

@@ -61,8 +61,9 @@ class Forked:
 
 
 class WarmInterpreter:
-    """An interpreter that has imported modules and forks programs until this process ends.
+    """An interpreter from which programs are forked. It runs until this process ends.
 
+    It imports the modules `Warmed.modules` once, so the forked programs need not import them again.
     The constructor raises OSError if the interpreter cannot be started or an import fails.
     """
 

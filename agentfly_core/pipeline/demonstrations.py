@@ -99,9 +99,9 @@ class DemonstrationPlayer:
         """Play trial demonstrations, and compute the rewards that need an environment.
 
         The number of trial demonstrations is the constant REHEARSED. Also play a test episode in
-        which the reply contains neither a tool call nor an answer. Raises GateClosed if the agent
-        ends the test episode without an answer, but with an Ending that requires an answer. Also
-        raises GateClosed if too many demonstrations fail.
+        which the policy always replies "I do not know.", without a tool call. Some endings, such as
+        TERMINAL, require an answer. Raises GateClosed if the agent returns such an ending for the
+        test episode, but gives no answer. Also raises GateClosed if too many demonstrations fail.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]

@@ -72,14 +72,14 @@ def new_rewards(texts: Sequence[str]) -> list[NewReward]:
 
 
 def new_reward(text: str) -> NewReward:
-    """Parse a reward for the option `--reward`.
+    """Parse a value of the option `--reward`: the reward's import path, and a weight or settings.
 
     - `my_rewards:brief`: a reward with the weight 1
     - `my_rewards:brief=0.5`: a reward with another weight
     - `my_rewards:cites={weight: 0.5, least: 2}`: a reward with settings
 
-    Raises ValueError if the path is not a reward, if the text contains a secret, or if the reward
-    needs an environment.
+    Raises ValueError if the import path does not lead to a reward, if the text contains a secret,
+    or if the reward needs an environment.
     """
     path, equals, value = text.partition("=")
     given = strict_yaml.parse(value, f"--reward {path}") if equals else 1.0

@@ -111,8 +111,9 @@ def score(
 def check_rewards(
     episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
 ) -> None:
-    """Raise GateClosed if the share of trial demonstrations without a reward is above
-    `unscored`.
+    """Check trial demonstrations before a warm start.
+
+    Raises GateClosed if the share of demonstrations without a reward is above `unscored`.
     """
     try:
         stop_if_unscored(episodes, scores, unscored)

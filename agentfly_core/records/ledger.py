@@ -97,7 +97,10 @@ def pass_rates(folder: Path) -> PassRates:
 
 
 def together(steps: Iterable[PassRates]) -> PassRates:
-    """Add up the counts of several steps. The kinds of the result are in alphabetical order."""
+    """Add up the counts of several steps for each kind of problem.
+
+    The result is sorted by the names of the kinds.
+    """
     solved: Counter[str] = Counter()
     scored: Counter[str] = Counter()
     for rates in steps:

@@ -95,10 +95,10 @@ def _scorer(dataset: str, config: str) -> Any:
 def runs_code(dataset: str, answer: str) -> bool:
     """Whether a dataset's scorer would execute more than arithmetic in an answer.
 
-    Scorers of the datasets in EVALUATED and PARSED execute answers as Python expressions. For the
-    datasets in PARSED, they use sympy's `parse_expr`, which accepts more than Python's syntax. So
-    for the datasets in PARSED, the result is also True for an answer with a syntax error. For
-    "countdown", the result is False only for arithmetic with whole numbers.
+    Only the scorers of the datasets in EVALUATED and PARSED execute answers. The scorers of PARSED
+    use sympy's `parse_expr`, which also executes some texts that are not valid Python. So if an
+    answer to one of these datasets has a syntax error, the result is True. For "countdown", the
+    result is False only for arithmetic with whole numbers.
     """
     if dataset not in EVALUATED | PARSED:
         return False

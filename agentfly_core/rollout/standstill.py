@@ -38,7 +38,11 @@ class Parts:
 
     @contextmanager
     def asking(self, branch: EpisodeBranch, held: bool) -> Iterator[None]:
-        """Count one reply or tool call of a coroutine as pending until the `with` block ends."""
+        """Count one reply or tool call of a coroutine as pending until the `with` block ends.
+
+        `held` is True for a reply that the sampler delays until every running coroutine has made a
+        request.
+        """
         self._pending.append((branch, held))
         self._changes += 1
         try:

@@ -82,9 +82,10 @@ class Run:
 
     @property
     def reference(self) -> Pointer | None:
-        """The policy of another run that is the reference of the KL penalty.
+        """The reference policy of the KL penalty, if `algorithm.kl.reference` is run:NAME@STEP.
 
-        None without a KL penalty, or if the reference is this run's own start policy.
+        None without a KL penalty, or if the setting is `start`, the policy from which training
+        starts.
         """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
@@ -232,7 +233,7 @@ class Run:
             self.store.write_json(self.layout.links, links)
 
     def links(self, kind: str) -> list[str]:
-        """Return the ids of this kind that `link` has stored."""
+        """Return the ids of this run in another system, as stored by `link` for the same `kind`."""
         return links_of(self.store, self.name).get(kind, [])
 
 

@@ -134,7 +134,7 @@ class _PerExecution:
         return True
 
     def close(self) -> None:
-        """Do nothing, because all processes end with their execution."""
+        """Do nothing, because no process is left after an execution has ended."""
 
     def _start(
         self,

@@ -133,9 +133,9 @@ class Held:
 
     @property
     def sure(self) -> bool:
-        """Whether the owner is a process of this machine.
+        """Whether the owner of the lock was started on this machine after the last boot.
 
-        For an owner on another machine, this process cannot check whether the owner is alive.
+        Only then can this process check whether the owner is alive.
         """
         return self.owner is not None and self.owner.here
 

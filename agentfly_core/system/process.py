@@ -55,7 +55,7 @@ class Owner:
         raise ValueError(f"got {str(value)[:80]!r}, expected host, pid, started, boot and ticks")
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the owner as a JSON object, which `of` can parse."""
+        """Return the owner as a JSON object, which `Owner.of` can parse."""
         return asdict(self)
 
     @property

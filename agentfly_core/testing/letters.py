@@ -36,7 +36,7 @@ def call_text(call: ToolCall) -> str:
 
 
 def as_letters(trajectory: Trajectory) -> str:
-    """Return all tokens of a trajectory as text."""
+    """Return all tokens of a trajectory as text, with one letter for each token."""
     spans = ((turn.given.tokens, *(s.tokens for s in turn.sampled)) for turn in trajectory.turns)
     return "".join(decode(tokens) for turn in spans for tokens in turn)
 

@@ -121,7 +121,10 @@ def disk(project: Path) -> Finding:
 
 
 def compiler() -> Finding:
-    """Check for a C++ compiler with OpenMP and Python's headers, for DeepSpeed's operators."""
+    """Check that a C++ compiler, OpenMP and Python's headers are installed.
+
+    DeepSpeed needs all three to compile its operators.
+    """
     name, include = os.environ.get("CXX", "g++"), sysconfig.get_paths()["include"]
     words = [name, "-fopenmp", "-fsyntax-only", "-x", "c++", "-I", include, "-"]
     ok, output = _run(*words, source="#include <Python.h>\n#include <omp.h>\nint main() {}\n")

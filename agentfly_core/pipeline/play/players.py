@@ -18,8 +18,8 @@ RANDOM = "agentfly_core.inference.random_policy:random_policy"
 class ModelPlayer:
     """A policy that samples tokens: `ModelPlayer("run:demo@7", Pointer(...))`.
 
-    `memory` is the artifact that contains the folder of `Episode.memory`. None means an empty
-    folder.
+    `memory` is an artifact with the files that agents find in the folder `Episode.memory`. None
+    means an empty folder.
     """
 
     reference: str

@@ -49,11 +49,12 @@ class Death:
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
-        """Return the call that caused the death, or None if this is uncertain.
+        """Return the call that caused the worker's death, or None if the cause is uncertain.
 
         If calls of several episodes may have caused the death, the result is None. After SIGKILL,
-        a call is returned only if its episode was played alone, because the cause may be a lack of
-        memory. `alone` contains the ids of episodes that were played alone.
+        a call is returned only if its episode was played alone. Otherwise the system may have run
+        out of memory because of another episode. `alone` contains the ids of episodes that were
+        played alone.
         """
         # a waiting call cannot have ended the process
         candidates = self.running or self.calls

@@ -97,8 +97,9 @@ class LocalPlayer:
     def play(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Artifact:
         """Play a job with the loaded policy, and publish the result.
 
-        The metrics of the artifact include `metrics`. `blame` contains episodes that must not be
-        played, and suspects that are played one by one after all other episodes.
+        The metrics of the artifact include `metrics`. The episodes in `blame.failed` are not
+        played, because they have killed or blocked a worker. The episodes in `blame.suspects` may
+        have killed a worker, and are played one by one after all other episodes.
         """
 
         def make(folder: Path) -> Mapping[str, float]:

@@ -62,8 +62,11 @@ class WorkerProcess:
         self._connected()
 
     def do(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Pointer:
-        """Play a job. Raises the errors of the job, WorkerDied if the worker dies, and
-        CancelledError if `end` was called.
+        """Play a job in the worker, and return a pointer to the published result.
+
+        `blame` contains the episodes that killed workers in earlier attempts. `metrics` are metrics
+        that were measured before the job. Raises the errors of the job, WorkerDied if the worker
+        dies, and CancelledError if `end` was called.
         """
         with self._turn:
             if self._ended:

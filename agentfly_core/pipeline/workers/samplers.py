@@ -91,9 +91,10 @@ class Samplers:
         return VLLM(Service(KIND, address), dtype, site.concurrency, takes_turns=site.shares_gpus)
 
     def here(self, tokenizer: PreTrainedTokenizerBase) -> Sampler:
-        """Make a sampler without a server.
+        """Make a sampler that needs no sampler server of this site.
 
-        The sampler requests replies from the chat service, or samples a model in this process.
+        If the policy is a chat service, the sampler requests replies from this service.
+        Otherwise it samples the model in this process.
         """
         if not self.endpoint:
             return self._in_process()

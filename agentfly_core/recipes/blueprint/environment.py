@@ -19,9 +19,9 @@ SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
 
 
 class Plot(Environment):
-    """The world of one order.
+    """The world in which one order (a problem) is built.
 
-    The facts have the blueprints of the parts and, if blocks are limited, the stock:
+    The problem's facts have the blueprints of the parts and, if blocks are limited, the stock:
 
         {"parts": [["floor", "box slate 0 0 0 6 4 0"], ...], "stock": {"slate": 35}}
 

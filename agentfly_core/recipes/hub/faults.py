@@ -65,8 +65,8 @@ class ReplyParser(Protocol):
     def read(self, text: str) -> tuple[Mapping[str, Any], bool]:
         """Return the fields of a reply, and whether the reply had to be repaired.
 
-        A repair must not change the meaning of the reply. Raises ReplyFault if the reply cannot be
-        read, even with a repair.
+        Implementations may only make repairs that keep the meaning of the reply. Raises ReplyFault
+        if the reply cannot be read, even with a repair.
         """
 
 

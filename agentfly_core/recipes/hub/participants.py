@@ -98,7 +98,10 @@ class Participant:
         return reply
 
     def observe(self, message: Delivery) -> None:
-        """Observe a message in the background, when the work of all earlier calls has ended."""
+        """Observe a message in the background.
+
+        The participant first finishes the replies and observations that were requested earlier.
+        """
         self._begin(self._observe(message))
 
     async def settled(self) -> None:

@@ -151,7 +151,7 @@ class MetaCogProbe:
         return json.dumps({**facts, "l_yes": self.l_yes, "l_no": self.l_no})
 
     def save(self, file: Path) -> None:
-        """Write the probe to an .npz file, without `held_out`."""
+        """Write the probe to an .npz file. Only the scores `held_out` are not written."""
         facts = np.array(self.facts)
         np.savez(file, directions=self.directions, offsets=self.offsets, facts=facts)
 

@@ -61,10 +61,13 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
     Each group has one run or several runs with different seeds. All runs have the same problems.
 
+    Both cases below use P, the variance of the mean of n + 2 differences. These are the
+    differences of the groups' mean success on the n problems, and two added values, 1 and -1. The
+    added values keep the interval wide if only few problems differ (Bonett and Price 2012, see
+    records/intervals.py).
+
     With one run in each group, the interval is mean +- t sqrt(P), paired by problem (arXiv
-    2411.00640, section 4.2). P is the variance of the mean of n + 2 differences. These are the
-    differences on the n problems and two added values, 1 and -1. The added values keep the interval
-    wide if only few problems differ (Bonett and Price 2012, see records/intervals.py).
+    2411.00640, section 4.2).
 
     With several runs in a group, the interval is mean +- t sqrt(max(V, P, S)). V = P + S - B is the
     variance for problems crossed with seeds (Cameron, Gelbach and Miller 2011,

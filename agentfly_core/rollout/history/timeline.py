@@ -158,9 +158,9 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """Convert a speaker's replies to turns, in chronological order.
 
     Several replies may continue the same earlier reply. The first of them stays in the context of
-    the earlier reply. Every further reply starts a new context, and so does a reply with `opens`.
-    In a new context, all earlier tokens are prompt tokens. So each sampled token is trained in
-    exactly one context.
+    the earlier reply. Every further one starts a new context. A reply also starts a new context if
+    its field `opens` is True. In a new context, all earlier tokens are prompt tokens. So each
+    sampled token is trained in exactly one context.
     """
     turns: list[tuple[Turn, Reply]] = []
     contexts: dict[Reply | None, int] = {}  # the index of each context, by its last reply so far

@@ -21,11 +21,13 @@ GLANCE, BLINK = 0.05, 0.01
 
 @dataclass
 class Monitor:
-    """A process that runs code.
+    """Watches a process that runs code.
 
-    A kept process (`work.kept`) runs several pieces of code. It gets the pieces of code over the
-    control socket `line`, and sends their exit codes over `line`. The code can fake the exit codes.
-    `pipes` contains the collected bytes of stdout, stderr and `line`, by file descriptor.
+    A kept process (`work.kept`) runs several pieces of code. It receives each piece over the
+    control socket `line`, and sends the exit code of the piece back. These exit codes are not
+    reliable, because the code itself can send a false one.
+
+    `pipes` maps the file descriptors of stdout, stderr and `line` to the bytes received so far.
     """
 
     pid: int
@@ -107,10 +109,10 @@ class Monitor:
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
-        """Pause all processes until the next request.
+        """Pause all processes until the next piece of code arrives.
 
-        Return the exit code of the last piece of code, in the form of a wait status, and the peak
-        memory of the process in bytes.
+        Return two numbers: the wait status of the last piece of code (its exit code times 256),
+        and the peak memory in bytes of the process that ran it.
         """
         self._signal(signal.SIGSTOP)
         # reap orphans, because they count as processes
