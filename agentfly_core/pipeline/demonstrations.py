@@ -99,7 +99,7 @@ class DemonstrationPlayer:
         """Play trial demonstrations, and compute the rewards that need an environment.
 
         The number of trial demonstrations is the constant REHEARSED. Also play a test episode in
-        which the policy always replies "I do not know.", without a tool call. Some endings, such as
+        which each reply is a refusal to answer, without a tool call. Some endings, such as
         TERMINAL, require an answer. Raises GateClosed if the agent returns such an ending for the
         test episode, but gives no answer. Also raises GateClosed if too many demonstrations fail.
         """

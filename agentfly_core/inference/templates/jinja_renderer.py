@@ -87,9 +87,9 @@ class JinjaRenderer:
 
         Return a description of the first token that differs, or "" if all tokens are equal.
 
-        If the content of a message contains the name of an added token, such as `<|im_end|>`,
-        nothing is compared, and the result is "". A chat server would turn this name into the
-        token itself.
+        The result is also "", without a comparison, if the content of a message contains the name
+        of an added token, such as `<|im_end|>`. A chat server would turn this name into the token
+        itself.
         """
         if any(self.encoder.markup_in(item.content) for item in messages):
             return ""

@@ -36,7 +36,7 @@ class Gaps(NamedTuple):
 
 
 def planned(prompt: str) -> Gaps:
-    """Act as the planner: find out from a prompt which page to look up, and what is missing.
+    """Act as the planner: read from a prompt which page to look up, and which gaps to fill.
 
     Returns the title of the page that the prompt is about, and the word before each gap.
     """
