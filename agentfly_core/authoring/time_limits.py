@@ -51,7 +51,10 @@ class AuthorCall:
         return self._seconds - (time.monotonic() - self._begun - others)
 
     def require_time(self) -> None:
-        """Raise Overdue if the time limit has passed, even if a result exists."""
+        """Raise Overdue if the time limit of this call has passed.
+
+        This is so even if the call has already returned a result. Such a result is too late.
+        """
         if self.left <= 0:
             raise Overdue(f"no result within {self._seconds:g} s")
 
@@ -110,7 +113,11 @@ def is_cancelled() -> bool:
 
 
 class Steps(Coroutine[Any, Any, R]):
-    """Runs `coroutine`, and records when the coroutine starts to run and when it pauses."""
+    """Runs a coroutine of a call, and records when the coroutine starts to run and when it pauses.
+
+    These records show which call blocks the event loop. The time in which a call blocks the loop
+    does not count towards the time limits of other calls.
+    """
 
     def __init__(self, coroutine: Coroutine[Any, Any, R], call: AuthorCall) -> None:
         self.coroutine, self._call = coroutine, call

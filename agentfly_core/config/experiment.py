@@ -66,10 +66,10 @@ class Update(Section):
     """The update of a step. It consists of `epochs` x `mini_batches` optimizer steps of AdamW.
 
     The learner state is stored every `learner_every` steps. The newest `keep_learner` states and
-    the weights of the newest `keep_policies` policies are kept. `keep_policies: 0` keeps the
-    weights of all policies. With `share_prefixes`, a common prefix such as a prompt is computed
-    only once. This changes results by rounding errors. `update: none` means `{weights: false}`: a
-    step samples and scores episodes and updates the memory (`agent.remembers`), but does not train.
+    the weights of the newest `keep_policies` policies are kept (0: of all policies). With
+    `share_prefixes`, a prefix of several episodes, such as a prompt, is computed only once. This
+    changes results by rounding errors. `update: none` means `{weights: false}`: a step samples and
+    scores episodes and updates the memory (`agent.remembers`), but does not train.
     """
 
     # an unset value is not part of keys and digests

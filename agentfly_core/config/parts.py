@@ -370,10 +370,10 @@ class Nano(Section):
 class WarmStart(Section):
     """The warm start: supervised fine-tuning on demonstrations before reinforcement learning.
 
-    `demonstrations` has three forms. An import path names a policy (an `async def` of one
-    Conversation), or a function that makes a policy from problems, seed and `settings`. With
-    `run:NAME@STEP`, RejectionSampling selects episodes of the steps 1 to STEP of a run. ChatFile
-    reads all chats of `file:PATH`. `settings` has the settings of the function or of these classes.
+    `demonstrations` has one of three forms. It is an import path of a policy (an `async def` of one
+    Conversation), or of a function that makes a policy from problems, seed and `settings`. Or it is
+    `run:NAME@STEP`: `RejectionSampling(**settings)` selects episodes of steps 1 to STEP of a run.
+    Or it is `file:PATH`: `ChatFile(**settings)` reads all chats of a file.
 
     Training consists of `rounds`. An interrupted run continues after the last finished round. The
     learning rate decreases from round to round. With 4 rounds, it is 1, 3/4, 1/2 and 1/4 of

@@ -58,7 +58,11 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Return a scripted policy that works like `python`, in the format of `agents.code_block`."""
+    """Return a scripted policy like that of the function `python`, but in another format.
+
+    Its replies have the format of `agents.code_block`. `spoilt` is the share of episodes with a
+    mistake.
+    """
     reply = partial(use_tool, programming, "```python\n{}\n```\n".format, str)
     return replying(seed, spoilt, reply, PROGRAM_MISTAKES)
 

@@ -91,7 +91,8 @@ class SamplerSession(ABC):
     ) -> HiddenStates:
         """Return the hidden states of a speaker's policy at the last token of a prompt.
 
-        Raises NoReply if the sampler does not support hidden states.
+        `layers` are indices of layers; None means all layers. Raises NoReply if the sampler does
+        not support hidden states, and ValueError for an unknown layer.
         """
         raise NoReply(
             f"Hidden states of the speaker {speaker!r} cannot be read: the replies come from a "

@@ -88,7 +88,9 @@ class VLLM:
             server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
-        """With `takes_turns`, let the server sleep until the next `load`."""
+        """With `takes_turns`, let the server sleep until the next `load`, so that the learner can
+        use the GPU memory. Without `takes_turns`, do nothing.
+        """
         if self.takes_turns:
             with self._server() as server:
                 self.service.wait(partial(_healthy, server), PATIENCE)

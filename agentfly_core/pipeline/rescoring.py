@@ -50,12 +50,16 @@ class NewReward:
 
 @dataclass(frozen=True, slots=True)
 class RescoredStep:
-    """The episodes of a step with their old and new scores. For played or imported episodes, `step`
-    is 0.
+    """The episodes of a training step with their old and new scores.
 
-    Example: `RescoredStep(7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."),
-    ((trajectory, old, new), ...))`. `artifact` contains the new scores. It is None if some of the
-    new scores could not be computed.
+    `step` is 0 for episodes that do not belong to a training run (`play:NAME`). `artifact` contains
+    the new scores. It is None if a new score is missing. Failed episodes do not count, because they
+    never get a score.
+
+        RescoredStep(
+            7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."),
+            ((trajectory, old, new), ...),
+        )
     """
 
     step: int

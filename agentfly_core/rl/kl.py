@@ -145,12 +145,12 @@ class RewardKL(NoKL):
 
 
 class AdaptiveKL(RewardKL):
-    """A RewardKL with a weight that is adapted after each update, to keep the KL near `target`
-    (arXiv 1909.08593, section 2.2).
+    """Subtracts the KL estimate from rewards, like RewardKL, but with a variable weight.
 
-    After an update with n trajectories, the weight is multiplied by `1 + clip(measured / target -
-    1, -0.2, 0.2) n / horizon`. `measured` is the KL of the update. A larger `horizon` makes the
-    weight change more slowly.
+    The weight is adapted after each update, to keep the KL near `target` (arXiv 1909.08593, section
+    2.2). After an update with n trajectories, the weight is multiplied by `1 + clip(measured /
+    target - 1, -0.2, 0.2) n / horizon`. `measured` is the KL of the update. A larger `horizon`
+    makes the weight change more slowly.
     """
 
     use: Literal["adaptive"] = "adaptive"  # type: ignore[assignment]

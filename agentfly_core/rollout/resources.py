@@ -124,7 +124,7 @@ class ResourceManager:
     async def close(self) -> None:
         """Close all environments, including environments that are still starting.
 
-        Raises RuntimeError if an environment is still leased.
+        If an environment is still leased, all others are closed, and then RuntimeError is raised.
         """
         ends = await asyncio.gather(
             *(pool.close() for pool in self._pools.values()), return_exceptions=True

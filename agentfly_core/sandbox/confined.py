@@ -78,9 +78,9 @@ def _interpreter(python: str) -> tuple[str, ...]:
 
 
 async def listener(link: socket.socket) -> socket.socket:
-    """Wait until a sandbox sends its listening socket, and return the socket.
+    """Wait until a sandbox sends its listening socket over `link`, and return the socket.
 
-    Raises Unavailable if the sandbox fails.
+    The program in the sandbox connects to this socket. Raises Unavailable if the sandbox fails.
     """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(link, readable.set)

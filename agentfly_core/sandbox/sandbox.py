@@ -81,7 +81,8 @@ class Sandbox:
     def close(self) -> None:
         """End all executions and the backend. A later request starts the backend again.
 
-        In a forked process, do nothing.
+        In a forked process, do nothing, because the executions and the backend belong to the
+        process that created this object.
         """
         if self._owner != os.getpid():
             return

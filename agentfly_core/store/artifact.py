@@ -53,7 +53,8 @@ class Pointer:
 class Artifact(Pointer):
     """A published folder with its manifest.
 
-    An artifact and a pointer are equal if they have the same path and the same digest.
+    An artifact is also a Pointer (a path in the store and a digest). It is equal to every artifact
+    and pointer with the same path and digest.
     """
 
     manifest: Manifest = field(repr=False)

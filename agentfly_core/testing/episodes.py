@@ -83,7 +83,10 @@ def scripted(policy: ScriptedPolicy) -> Scripted:
 
 
 def saying(*replies: str) -> ScriptedPolicy:
-    """Make a policy that returns the given texts in order: the first text in the first turn, ..."""
+    """Make a policy that returns the given texts in order, one text in each turn.
+
+    After the last text, the policy raises NoReply.
+    """
 
     async def policy(conversation: Conversation) -> str:
         if (turn := conversation.turn) >= len(replies):

@@ -280,7 +280,10 @@ class ClippedAdamW(torch.optim.AdamW):
     _global_grad_norm = 0.0
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Take an optimizer step, or set `overflow` if the gradient norm is not finite."""
+        """Clip the gradients, and take an optimizer step.
+
+        If the gradient norm is not finite, only set `overflow`. `closure` must be None.
+        """
         assert closure is None, "DeepSpeed gives none"
         parameters = [
             p for group in self.param_groups for p in group["params"] if p.grad is not None

@@ -149,8 +149,8 @@ def load_policy(
 
     If the policy is an adapter, `base` is the folder of its base model. If `adapter` is set without
     `base`, the model gets a new adapter, which is initialised with `seed`. The critic is always
-    new. Weights of -0.0 become 0.0, because saved states contain 0.0 for them. Raises OSError if
-    the model is missing.
+    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0, because saved
+    states contain 0.0 for them. Raises OSError if the model is missing.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and base is None:

@@ -122,7 +122,8 @@ def _listed(api: Mapping[str, str], path: str) -> list[dict[str, Any]]:
 
 
 def show_status(place: MlflowStore) -> int:
-    """Print the addresses of all programs and whether they work.
+    """Print whether the parts of `agentfly up` work: Prefect, MLflow, the worker and the
+    deployments. Also print their addresses, how to sign in, and the path of the log.
 
     Return 0 if everything works, otherwise 1.
     """

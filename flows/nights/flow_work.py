@@ -74,11 +74,14 @@ class FlowWork:
         return Match(experiment, champion.policy, challenger.policy, night, logs).verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
-        """Handle a new entry of the ledger.
+        """Handle a new entry of the night ledger.
 
-        Log the entry, and send it to Prefect as an event. An entry `began` is only logged. For an
-        entry `awaits_approval`, request approval. If the night was judged, write its report and
-        update the aliases in MLflow.
+        Log the entry. If it says that a night began, do nothing else. For any other entry:
+
+        - Send it to Prefect as an event.
+        - If the event is `awaits_approval`, request approval.
+        - If the entry has the decision of the promotion gate (a Judgement), write the night's
+          report and update the aliases in MLflow.
         """
         what = entry.event.replace("_", " ")
         get_run_logger().info("%s: %s. %s", entry.night, what, entry.why)

@@ -23,7 +23,7 @@ OTHER = "\U0010fffe"
 
 @dataclass(frozen=True)
 class Replies:
-    """Parses the text of replies, and converts messages to the text of replies.
+    """Parses a model's replies, and writes messages as the model would write them in a reply.
 
     If the tokenizer has a `response_template` and the chat template writes tools,
     `response_template` parses the replies. All other replies are parsed with the call format in

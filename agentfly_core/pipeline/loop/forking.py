@@ -42,10 +42,11 @@ def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
 def forked_run(
     store: Store, origin: str, overrides: Sequence[str]
 ) -> tuple[str, tuple[str, ...], str]:
-    """Return the experiment, the overrides and the site of a new run that continues from `origin`.
+    """Return what a new run needs to continue from `origin`, a reference RUN@STEP.
 
-    `origin` is a reference RUN@STEP. Raises ValueError for any other reference, or if the policy of
-    the step is missing.
+    The result is the name of the experiment, the overrides, and the name of the origin's site (the
+    settings of the machine). Raises ValueError for any other reference, if the policy of the step
+    is missing, or if an override changes a setting that a fork inherits.
     """
     policy = run_step(f"run:{run_named(store, origin)}")
     if policy is None or policy.step == 0:

@@ -66,16 +66,16 @@ class WrappedSampler:
     wrap: Callable[[SamplerSession], SamplerSession]
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Load a policy into the inner sampler."""
+        """Load a policy into the sampler `inner`."""
         self.inner.load(policy, version, base)
 
     def rest(self) -> None:
-        """Release the GPU memory of the inner sampler."""
+        """Release the GPU memory of the sampler `inner`."""
         self.inner.rest()
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Open a session of the inner sampler for a batch of episodes (a shard).
+        """Open a session of the sampler `inner` for a batch of episodes (a shard).
 
         Yields the session that `wrap` returns.
         """

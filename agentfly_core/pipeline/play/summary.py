@@ -87,7 +87,8 @@ class Figures:
 def figures(played: Played, goal: str) -> Figures:
     """Compute the statistics of played episodes.
 
-    `goal` is the name of the reward that decides whether an episode is successful.
+    `goal` is the name of the reward that decides whether an episode is solved, or "" for an
+    experiment without rewards.
     """
     episodes = by_episode(played.episodes)
     scores = {scored.trajectory_id: scored for scored in played.scores}

@@ -105,9 +105,10 @@ class Blame:
         return Blame(failed, [one for one in self.suspects if one != episode])
 
     def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
-        """Copy `failed` and `suspects` of this object into the specs of episodes.
+        """Copy the specs of episodes, and add this Blame to the copies.
 
-        Returns new specs, in which the fields `blamed` and `suspects` are set.
+        In each copy, the field `blamed` has the value of `failed`, and the field `suspects` has the
+        value of `suspects`.
         """
         return [replace(one, blamed=self.failed, suspects=self.suspects) for one in episodes]
 

@@ -108,9 +108,9 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a policy that replies for all speakers.
+    """Return a policy that replies for all roles; see `simulated`.
 
-    It uses the function `simulated`, and reads no facts of the problems.
+    It computes each reply from the texts of the conversation, without the facts of the problem.
     """
 
     async def policy(conversation: Conversation) -> str:

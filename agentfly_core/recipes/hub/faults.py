@@ -49,7 +49,11 @@ class WrongType(ReplyFault):
 
 
 class AmbiguousReply(ReplyFault):
-    """A reply has several objects with the expected fields, or several repairs are possible."""
+    """A reply can be read in several ways.
+
+    It contains several objects with the expected fields, or it is invalid and can be repaired with
+    different results.
+    """
 
 
 class MissingMark(ReplyFault):

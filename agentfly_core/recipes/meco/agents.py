@@ -27,9 +27,9 @@ LOW = "You cannot judge what you know. Answer without thinking about your knowle
 class Gate(ABC):
     """Decides before the first reply whether `agent` answers at once or calls a tool.
 
-    The modes are:
+    The gate can also leave this decision to the model. The modes are:
 
-    - `off`: the model decides.
+    - `off`: the gate always leaves the decision to the model.
     - `advise`: the gate appends a message to the problem. If the decision is to answer, the message
       is the text of the setting `answer`. If the decision is to call a tool, the message is CALL
       ("Use a tool."). No message is appended if the gate leaves the decision to the model.

@@ -23,7 +23,8 @@ def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
 
     Pages with a word of the query in the title come before pages with such a word only in the text.
     The page with the id `hidden` is skipped. If other pages match, too, the text ends with the
-    number of these pages. The text has the same format as the results of the tool `Search`.
+    number of these pages. Without a match, the text is "Nothing was found." The text has the same
+    format as the results of the tool `Search`.
     """
     words = {*_WORD.findall(query)}
     others = [page for page in pages if page["id"] != hidden]

@@ -64,7 +64,8 @@ class PlannedEpisode(NamedTuple):
 async def planning(team: Team) -> Score:
     """1 if the plan has the sub-tasks of the right plan (gold plan) in the same order, else 0.
 
-    The partial scores are:
+    If the model writes several plans in an episode, the plan is collected from all of them; see
+    PlannedEpisode. If one of them is unreadable, the result is 0. The partial scores are:
 
     - `format`: 1 if each plan of the episode is readable, else 0
     - `order_lcs`: the length of the longest common subsequence of plan and gold plan, divided by
@@ -72,7 +73,7 @@ async def planning(team: Team) -> Score:
     - `pairs`: the F1 score of the plan's sub-tasks, compared with the sub-tasks of the gold plan in
       any order
     - `over_use`: the share of sub-tasks in the plan that are not in the gold plan
-    - `calls`: the number of replies of the model
+    - `calls`: the number of model calls, that is, of replies in the episode
     """
     played, gold = played_by(team), gold_of(team.trajectories[0].problem)
     plan, pairs = played.plan, len(matched(played.plan, gold))

@@ -241,9 +241,10 @@ class EpisodeBranch:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Reserve this branch for the `with` block.
+        """Reserve this branch for the code in the `with` block.
 
-        Raises ValueError while another reply of this branch is running.
+        Otherwise the order of the branch's replies would be random. Raises ValueError if the branch
+        is already reserved, or if a branch that was opened from it is still open.
         """
         self._refuse(self._busy or self.parts > 0)
         self._busy = True

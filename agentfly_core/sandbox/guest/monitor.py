@@ -124,9 +124,10 @@ class Monitor:
         return self.exit_codes[0] << 8, int(words[0]) * 1024 if words else 0
 
     def end(self) -> tuple[int, int]:
-        """Kill and reap all processes. A second call only returns the same values.
+        """Kill and reap all processes.
 
-        Return the wait status (exit code or signal) and the peak memory in bytes.
+        Return the wait status (exit code or signal) and the peak memory in bytes. Later calls do
+        nothing and return the same values.
         """
         # orphans have become children of this process and are reaped, because zombies would count
         # as processes

@@ -61,7 +61,7 @@ def visible() -> list[Path]:
 def with_system(paths: Iterable[Path]) -> list[Path]:
     """Return the folders of the system, such as /usr/bin, and the given paths.
 
-    If a returned folder already contains a path, the path itself is left out.
+    Paths that do not exist are left out, and so are paths inside another returned folder.
     """
     shown = [*map(Path, _SYSTEM), *(Path(path) for path in _LINKED if not os.path.islink(path))]
     shown = [path for path in dict.fromkeys([*shown, *paths]) if path.exists()]
