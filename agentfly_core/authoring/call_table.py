@@ -71,7 +71,10 @@ class CallTable:
         self.given_up = set[int]()
 
     def begin(self, what: str, episode: str, longest: float, in_thread: bool) -> int:
-        """Record a call, and return its row in the table."""
+        """Record a call, and return its row in the table.
+
+        The arguments are fields of `CallRecord`.
+        """
         row = self._free.pop() if self._free else self._new_row()
         # the text is written before its length, because a reader must never find a partial text
         text = f"{episode}\n{what}".encode()[: ROW - CALL.size]

@@ -48,10 +48,10 @@ class Caller(Protocol):
 
 
 class Answer(TypedDict, total=False):
-    """The reply of a child process.
+    """The reply of a child process, with at most one of these keys:
 
     - `answer`: the result of the call
-    - `lost`: the message of a ServiceFailure, instead of a result
+    - `lost`: the message of the ServiceFailure with which the call failed
     """
 
     answer: JSON
@@ -145,10 +145,10 @@ class _Process(GuardedProcess):
         super().__init__(PROGRAM, {})
 
     def know(self, part: Named) -> None:
-        """Let the process import a tool or reward, and apply the settings.
+        """Let the process import a tool or reward, and make it with the settings in `part`.
 
-        A process imports a tool or reward with the same settings only once. Raises ServiceFailure
-        if the import fails.
+        If the process already knows `part`, it does not import it again. Raises ServiceFailure if
+        the import fails.
         """
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
         try:

@@ -102,7 +102,9 @@ class AuthorCall:
         self._table.hold(self._row)
 
     def release(self) -> None:
-        """Record that code of this call has returned control to the event loop."""
+        """Record that code of this call has paused or ended, and no longer blocks the event
+        loop.
+        """
         self._held += self._table.release()
 
 

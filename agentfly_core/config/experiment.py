@@ -127,7 +127,7 @@ class Night(Section):
     tasks: dict[str, OrderPosition] = Field(default_factory=dict)
 
     def of(self, task: str) -> OrderPosition:
-        """Return a task's position. For a new task, it is the beginning of the first epoch."""
+        """Return a task's first position. A new task begins at the first problem of epoch 0."""
         return self.tasks.get(task, OrderPosition())
 
 

@@ -147,9 +147,10 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def datasets(data: Mapping[str, Any]) -> list[str]:
-    """Return the import path of a dataset.
+    """Return the import paths in the section `data`.
 
-    For a mixture of tasks, the result also has the import path of each task's dataset.
+    Without a mixture, this is one path. For a mixture of tasks, the path of the mixture's dataset
+    is followed by the path of each task's dataset.
     """
     parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
     return [data["use"], *(part["use"] for part in parts)]

@@ -89,7 +89,7 @@ class Experiment:
         """Return the experiment with some sections of its settings replaced:
         `experiment.changed(steps=1, warm_start=None)`.
 
-        Its tools, rewards and environments are imported again.
+        The new experiment imports its tools, rewards and environments again.
         """
         settings = self.settings.model_copy(update=sections)
         made = type(self).of(self.name, settings, self.origin, self.site, self.store)

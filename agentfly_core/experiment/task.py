@@ -152,8 +152,9 @@ def require_rewards(goal: str) -> None:
 def agent_of(part: AgentPart) -> Agent:
     """Import the agent that `part.use` names.
 
-    If `part.use` names a class, one object of this class plays all episodes. Raises ValueError if
-    `part.use` does not name an agent.
+    The agent is an async function, or an object of a class. If `part.use` names a class, one object
+    plays all episodes. A function with the parameters `problem` and `base_url` is wrapped in a
+    FunctionProgram. Raises ValueError if `part.use` does not name an agent.
     """
     with at("agent.use"):
         named = load(part.use)

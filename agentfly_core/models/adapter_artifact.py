@@ -75,7 +75,9 @@ def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
 
 
 def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:
-    """Raise ValueError if the policy is an adapter with a shape other than `adapter`."""
+    """Raise ValueError if the policy is an adapter, but its shape differs from the setting
+    `adapter`.
+    """
     own = shape_of(store, policy)
     if own and own != adapter:
         raise ValueError(

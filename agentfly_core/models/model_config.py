@@ -141,7 +141,7 @@ def require_trainable(config: PreTrainedConfig, shares_prefixes: bool) -> None:
 
 
 def require_served_on_cpu(config: PreTrainedConfig) -> None:
-    """Raise ValueError if vLLM can serve a model only on a GPU."""
+    """Raise ValueError if vLLM cannot serve a model on a CPU."""
     text = config.get_text_config(decoder=True)
     if "linear_attention" in (getattr(text, "layer_types", None) or ()):
         raise ValueError(

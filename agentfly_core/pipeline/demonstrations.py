@@ -49,9 +49,11 @@ class DemonstrationPlayer:
     model.
 
     Example: `DemonstrationPlayer(spec, tokenizer, problems, warm_start, settings.quotas, seed,
-    failed)`. `quotas` is a function that divides a number of episodes among the tasks. `blame`
-    lists episodes that must not be played, for example because they killed a worker process.
-    Methods raise GateClosed if the share of failed episodes is above `failed`.
+    failed)`.
+
+    - `quotas`: a function that divides a number of episodes among the tasks
+    - `failed`: the largest allowed share of failed episodes. Above it, methods raise GateClosed.
+    - `blame`: the episodes that killed a worker process, and the episodes that may have done so
     """
 
     spec: RolloutSpec
@@ -71,7 +73,10 @@ class DemonstrationPlayer:
         return scripted(policy, self.tokenizer, self.spec.template)
 
     def episodes(self, count: int) -> list[EpisodeSpec]:
-        """Draw `count` episodes. The quotas divide them among the tasks."""
+        """Return the specs of `count` episodes, divided among the tasks by `quotas`.
+
+        A problem is repeated only after each problem of its task has an episode.
+        """
         specs, seeds = list[EpisodeSpec](), (self.seed, "demonstrations")
         quotas = self.quotas(count)
         by_name = by_task(self.problems, quotas)
@@ -117,9 +122,8 @@ class DemonstrationPlayer:
     def spans(self) -> list[Spans]:
         """Play demonstrations, and return the token spans of each episode.
 
-        The number of demonstrations is the constant HEARD.
-
-        Raises GateClosed if too many episodes fail.
+        The tokenizer of the model `nano` is made from these spans. The number of demonstrations is
+        the constant HEARD. Raises GateClosed if too many episodes fail.
         """
         watch = watching("model", 0, 0, HEARD)
         with resources_for(self.spec.limits) as resources:

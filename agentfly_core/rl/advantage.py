@@ -127,11 +127,12 @@ def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
 def within_groups(
     groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor
 ) -> Tensor:
-    """Apply the function `how` to each group of indices, and return the results [n].
+    """Apply the function `how` to each group, and return all results as one tensor [n].
 
-    Each tensor in `values` is [n]. For each group, `how` gets the entries of every tensor at the
-    indices of the group. If these entries of the first tensor are all equal, the results of the
-    group are 0.
+    A group is a list of indices. Each tensor in `values` is [n], such as the rewards of n
+    trajectories. For each group, `how` gets the group's entries of every tensor, and returns the
+    group's results. If the group's entries of the first tensor are all equal, `how` is not called
+    and the group's results are 0.
 
     Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
     -0.5, 0, 0.

@@ -44,7 +44,10 @@ class PolicyGradient(ABC):
 
     @abstractmethod
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Compute the advantages [rows, T] from the outcomes of a whole update."""
+        """Compute the advantages [rows, T].
+
+        `outcomes` and `batch` contain all trajectories of an update.
+        """
 
     @property
     def penalty(self) -> NoKL:

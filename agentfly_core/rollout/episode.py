@@ -86,9 +86,9 @@ class Episode(Speaker):
         self.timed, self.counts = state.timed, state.counts
 
     def lend(self, kind: type[Environment], environment: Environment) -> None:
-        """Make an environment available to tools and rewards.
+        """Make an environment of the class `kind` available to tools and rewards.
 
-        If the environment's `reset` returned a text, also append this text to `opening`.
+        If its `reset` returned a text, also append this text to the first messages (`opening`).
         """
         self.lent[kind] = environment
         if text := environment.reset_text.strip():

@@ -98,6 +98,7 @@ class EpisodeState:
     async def fork(self, count: int, before_reply: bool = False) -> None:
         """Record `count` forked episodes, which continue from the current point of this episode.
 
+        `before_reply` is True if the setting `rollout.branching` makes the fork before a reply.
         Raises ServiceFailure if an environment's `snapshot` fails.
         """
         try:

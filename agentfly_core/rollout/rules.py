@@ -55,12 +55,15 @@ class PromptTooLong(ValueError):
 @dataclass(frozen=True, slots=True)
 class EpisodeSpec:
     """An episode to play: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0,
-    seed=5577006791)`. In evaluations and demonstrations, `step` is the name of the data split.
+    seed=5577006791)`.
 
+    - `step`: the number of the training step. Evaluations have the name of the data split
+      instead, such as "test", and demonstrations have "demonstrations".
     - `chain`: the index of the episode among the `chains` episodes of its problem in this step.
-      Forks that `Episode.fork` made have larger indices.
-    - `spares`: further episodes of the problem. A fork of this episode replaces one of them, and
-      takes its `chain`. Spares that are not replaced are played as ordinary episodes.
+      Forks that agents make with `Episode.fork` have indices from `chains` on.
+    - `spares`: further episodes of the problem, for `rollout.branching`. Each fork of this episode
+      replaces one of them, and takes its `chain`. Spares that are not replaced are played as
+      ordinary episodes.
     - `blamed`: maps the ids of episodes that killed a worker process to errors. These episodes are
       not played again.
     - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
@@ -148,9 +151,9 @@ class ForkedSpec(EpisodeSpec):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A fixed policy that replies for a role of the agent, with a sampler for this policy.
+    """A fixed policy that replies for a role of the agent.
 
-    Example: `FrozenPolicy("run:demo@7", sampler)`.
+    Example: `FrozenPolicy("run:demo@7", sampler)`. `sampler` generates the replies of this policy.
     """
 
     name: str
@@ -234,7 +237,8 @@ class EpisodeRules:
     """The rules of an episode. Lengths are in tokens.
 
     - `stop`: all strings that may end a reply
-    - `end_tokens`: end tokens of the model. Stop tokens of the template end a reply, too.
+    - `end_tokens`: the tokens of the model that end a reply. A reply also ends at the stop tokens
+      of the template, which this field need not contain.
     - `memory`: the folder that `Episode.memory` returns; None means an empty folder
     - `frozen`: maps each role that is not trained to the policy or chat service that replies for it
     - `branching`: the settings of `rollout.branching`, or None if episodes do not branch
@@ -276,7 +280,9 @@ class EpisodeRules:
 
     @cached_property
     def form(self) -> Form:
-        """The `Form` of conversations with all tools and the template's default for reasoning."""
+        """The default `Form` of a conversation: the prompt has all tools, and the template decides
+        whether the model reasons.
+        """
         return Form(self.schemas)
 
     @cached_property

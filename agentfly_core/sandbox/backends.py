@@ -130,7 +130,7 @@ class _PerExecution:
     warm = False
 
     def alive(self) -> bool:
-        """Return True, because executions are independent of each other."""
+        """Return True. There is no server that could end between executions."""
         return True
 
     def close(self) -> None:

@@ -66,10 +66,10 @@ class ChildState:
 
 
 def main() -> None:
-    """Run the service in this program's arguments, and restart the service if it dies.
+    """Run the service in this program's arguments, and restart it up to RESTARTS times if it dies.
 
-    When the process that owns the service dies, closes its pipe or sends SIGTERM, the service and
-    all its descendants are killed.
+    The service and all its descendants are killed when the process that owns the service dies, when
+    it closes the lifeline pipe, or when the supervisor gets SIGTERM.
     """
     owner, lifeline, restarts = map(int, sys.argv[1:4])
     address, log, *command = sys.argv[4:]

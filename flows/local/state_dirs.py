@@ -43,7 +43,8 @@ class Places:
 def state_of(project: Path = Path()) -> Path:
     """Return the folder of a project's state, without creating it.
 
-    Also set environment variables that switch off the telemetry of Prefect, DVC, MLflow and others.
+    Also set environment variables for this process, unless they are already set. They switch off
+    the telemetry of Prefect, DVC, MLflow and others, and limit the spinning of OpenMP threads.
     """
     for name, value in {**NO_TELEMETRY, **WAITING}.items():
         os.environ.setdefault(name, value)

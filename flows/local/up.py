@@ -207,9 +207,10 @@ class Deployments:
 
 
 def deployable() -> list[object]:
-    """Return values that change if the flows must be deployed again.
+    """Return values that show whether the flows must be deployed again.
 
-    The values are the modification time of prefect.yaml, and the names of the experiments, of their
+    If the values have changed since the last deployment, the flows must be deployed again. The
+    values are the modification time of prefect.yaml, and the names of the experiments, of their
     flows, and of the sites.
     """
     path = Path("prefect.yaml")

@@ -37,7 +37,7 @@ class Replies:
 
     @property
     def reads_calls(self) -> bool:
-        """Whether tool calls can be parsed."""
+        """Whether the tool calls in replies can be parsed."""
         return bool(self.markup.calls or self._response_template)
 
     def read(self, text: str) -> Message:
@@ -74,8 +74,8 @@ class Replies:
     def has_tokens(self, message: Message, tokens: Sequence[int]) -> bool:
         """Whether the template renders a message to these tokens.
 
-        Tokens with and without empty reasoning tags are accepted, because a template may omit empty
-        tags in earlier messages.
+        A message without reasoning may be rendered with or without empty reasoning tags: a template
+        may write them only in the last message.
         """
         text = self._hidden(message)
         empty = "" if message.reasoning else self.markup.marks.joined("", "", self._opened)

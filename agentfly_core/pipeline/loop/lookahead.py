@@ -43,8 +43,9 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
 def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Apply a function to items, `count` at a time. Return the results in the order of the items.
 
-    If calls raise errors, the first error is raised after all calls have ended. An interrupt is
-    raised at once. If `count` is 1, the calls run in the current thread.
+    If a call raises an error, the calls for the other items are completed. Then the error of the
+    first failed item is raised. An interrupt is raised at once, without waiting for running calls.
+    If `count` is 1, the calls run one by one in the current thread, and stop at the first error.
     """
     if count < 2:
         return [function(item) for item in items]

@@ -40,9 +40,10 @@ class Mode:
     name: ModeName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
-        """Return the sampler for the episodes: `sampler` itself, or a replacement.
+        """Return the sampler for the episodes.
 
-        `decode` converts tokens to text, including special tokens.
+        This is `sampler` itself. A subclass may return another sampler instead, for example one
+        that also shows the replies. `decode` converts tokens to text, including special tokens.
         """
         return sampler
 

@@ -56,7 +56,10 @@ def rewritten(plan: Gaps, observations: Sequence[str]) -> str:
 
 
 def read(plan: Gaps, observations: Sequence[str]) -> list[str]:
-    """Act as the observer: return the text for each gap, or "" if no result has this text."""
+    """Act as the observer: find the text for each gap of the prompt in the search results.
+
+    If the text for a gap is not found, the gap's entry of the result is "".
+    """
     founder = _founder(plan.subject, observations)
     facts = [text for title, text in _pages(observations) if title == f"person {founder}"]
     stated = f"person {founder} {' '.join(facts)}".lower()

@@ -11,8 +11,9 @@ from agentfly_core.recipes.mle.pipelines import DEGREES, LADDER, MODELS, SCALERS
 def pipelines(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
     """Return a policy that fits a pipeline with the tool `fit_pipeline`.
 
-    The model in the pipeline is "trees". `spoilt` is the share of episodes in which the policy
-    draws the arguments of the tool at random instead.
+    In a share `spoilt` of the episodes, the arguments of the tool are random. By default, these are
+    all episodes. In the other episodes, the policy always fits the same pipeline with the model
+    "trees".
     """
     return replying(seed, spoilt, _pipeline, ("draw",))
 

@@ -10,8 +10,8 @@ from agentfly_core.datasets.players import Demonstrator, observed
 def both_ways(problems: Sequence[Problem], seed: int, at_once: str = "") -> Demonstrator:
     """Return a policy that answers prompts such as "Fill in: In city 17, code [mask]. ...".
 
-    If the last message is `at_once`, the policy answers without a search. After any other message,
-    it first searches for the firm in the prompt.
+    Usually, the policy first searches for the firm in the prompt. If the last message is `at_once`,
+    it answers without a search.
     """
 
     async def policy(conversation: Conversation) -> str:

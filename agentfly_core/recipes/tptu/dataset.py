@@ -69,11 +69,12 @@ def office_plans(
 
 
 def held_out(parts: Sequence[str]) -> bool:
-    """Whether a combination of sub-questions occurs only in test problems.
+    """Whether a combination of sub-questions is reserved for test problems.
 
-    In such a combination, a sub-question is directly followed by the sub-question two places later
-    in PARTS. For example, "amount" is followed by "spending". The first place of PARTS counts as
-    the place after the last, so "revenue" (the last place) may also be followed by "orders".
+    It is reserved if it contains a sub-question that is directly followed by the sub-question two
+    places later in PARTS. For example, PARTS has "spending" two places after "amount", so
+    ("amount", "spending") is reserved. After the last place, counting continues at the first place,
+    so ("revenue", "orders") is also reserved.
     """
     order = list(PARTS)
     return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))
@@ -100,9 +101,10 @@ def script(seed: int, entities: Entities) -> str:
 
 
 def results(database: str, statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
-    """Run SQL statements on the database of a script, and return the rows of each statement.
+    """Run SQL statements on a new database, and return the rows of each statement.
 
-    The statements are not checked, so they must be trusted.
+    `database` is the SQL script that creates the database; see `script`. The statements are
+    not checked, so they must be trusted.
     """
     with closing(sqlite3.connect(":memory:")) as opened:
         opened.executescript(database)

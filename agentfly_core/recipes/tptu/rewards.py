@@ -48,11 +48,12 @@ with open("rows.json", "w") as file:
 
 
 class PlannedEpisode(NamedTuple):
-    """The plans of an episode, and the inputs of the tools.
+    """The planned sub-tasks of an episode, and the inputs of the tools.
 
-    `plan` has the sub-tasks of the readable plans. The sequential agent writes several plans. Of
-    each of its plans, `plan` has only the first sub-task. `readable` is the number of readable
-    plans divided by the number of all plans. `inputs` has the tool inputs that the worker wrote.
+    - `plan`: the sub-tasks of the readable plans. The sequential agent writes several plans, and
+      executes only the first sub-task of each. So `plan` has only these first sub-tasks.
+    - `readable`: the number of readable plans divided by the number of all plans
+    - `inputs`: the tool inputs, which the speaker "worker" wrote
     """
 
     plan: Sequence[SubTask]

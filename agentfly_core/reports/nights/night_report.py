@@ -44,8 +44,8 @@ CHANGED = 3
 def night_page(store: Store, night: str) -> str:
     """Return the Markdown page of a night. The first line contains the outcome.
 
-    Raises ValueError if the night is not finished and judged. Raises FileNotFoundError if the
-    night's dataset is missing.
+    Raises ValueError if the night is unfinished, or if it was not judged. Raises FileNotFoundError
+    if the night's dataset is missing.
     """
     stored = _StoredNight.of(store, night)
     verdict, champion = stored.judgement.verdict, stored.judgement.champion
@@ -97,7 +97,7 @@ class _StoredNight:
 
     @classmethod
     def of(cls, store: Store, night: str) -> _StoredNight:
-        """Load a night. Raises ValueError if the night is not finished and judged."""
+        """Load a night. Raises ValueError if the night is unfinished, or was not judged."""
         record, summary = record_of(store, night), summary_of(store, night)
         entries = NightLedger(store, record["experiment"]).read().entries if record else []
         history = [entry for entry in entries if entry.night == night]

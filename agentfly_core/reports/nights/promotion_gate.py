@@ -141,13 +141,13 @@ def judge(
     The guards are:
 
     - each reward, and the success in each task of a mixture
-    - each part of a reward, if both policies have this part on all problems that have the reward
+    - each part of a reward. It is left out if a policy lacks it on a problem with this reward.
     - the number of tokens, unreadable calls, and unscored episodes
     - the success on each dataset in `datasets`
 
-    An unscored episode of the challenger counts as failed. If unscored episodes were skipped, the
-    challenger could gain from unscored failures. If all episodes of the champion on a problem are
-    unscored, the problem is skipped. The field `worse` of the result compares scored episodes only.
+    An unscored episode of the challenger counts as failed. Otherwise, the challenger could gain
+    from failures that are not scored. If all episodes of the champion on a problem are unscored,
+    the problem is skipped. For the field `worse` of the result, only scored episodes are compared.
 
     Raises ValueError if the problems or datasets of the policies differ, if fewer than two problems
     remain, or if a margin names an unknown reward.
@@ -253,9 +253,10 @@ def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, floa
 
 
 def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.05) -> Comparison:
-    """Compare one outcome on the problems for which both policies have this outcome.
+    """Compare the policies in one outcome, such as the success or a reward.
 
-    Raises ValueError if there are fewer than two such problems.
+    Only problems on which the outcome was measured for both policies are compared. Raises
+    ValueError if there are fewer than two such problems.
     """
     values = [
         (old[outcome], new[outcome]) for old, new in both if outcome in old and outcome in new

@@ -144,7 +144,7 @@ def view(
 def as_json(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> dict[str, JSON]:
-    """Return the content of `view` as JSON. If Kendall's tau is undefined, it is null."""
+    """Return as JSON what `view` shows. If Kendall's tau is undefined, it is null."""
     steps: list[JSON] = [
         {
             "step": step,

@@ -111,7 +111,7 @@ def all_episodes(store: Store, text: str) -> list[Trajectory]:
     """Read the episodes that a reference names.
 
     RUN names the episodes of all steps of a run, and RUN@STEP the episodes of one step. play:NAME
-    names episodes that were played without training. Raises ValueError if such episodes are
+    names episodes that were played without training. Raises ValueError if the named episodes are
     missing.
     """
     named = reference(text)
@@ -176,10 +176,11 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], ScoredEpisodes]:
-    """Return a function that reads the evaluation of a step: its episodes with their scores.
+    """Return a function that takes a step, and reads the episodes in which the step's policy was
+    evaluated, with their scores.
 
-    The function returns an empty list if the policy of the step was not evaluated on the held-out
-    problems `split`. Step 0 is the policy before step 1.
+    The policy of step 0 is the policy before step 1. The function returns an empty list if the
+    policy was not evaluated on the held-out problems `split`.
     """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}

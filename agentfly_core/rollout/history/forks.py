@@ -71,8 +71,8 @@ class ForkOrigin:
     - `snapshot`: the saved states of the environments. If it is None, the environments cannot be
       restored, so the tools on the path are called again.
     - `facts`: the problem's facts at this point
-    - `before_reply`: whether the agent requests a reply at this point. If it is false, the agent
-      calls `Episode.fork`.
+    - `before_reply`: whether the setting `rollout.branching` made the fork, before a reply. If this
+      is False, the agent made the fork with `Episode.fork`.
     """
 
     path: EpisodePath
@@ -104,9 +104,10 @@ class Repetition:
 
     @property
     def repeats(self) -> ForkOrigin | None:
-        """The `origin` of a forked episode that still repeats its parent's replies.
+        """The `origin` of a forked episode, while the episode repeats its parent's replies.
 
-        This is None after the fork, and in all other episodes.
+        This is None as soon as the episode has reached the point of the fork. It is always None in
+        an episode that is not a fork.
         """
         origin = self.origin
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None

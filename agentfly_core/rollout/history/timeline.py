@@ -38,14 +38,15 @@ class Reply:
 
     - `before`: the previous reply of the conversation, None for a new prompt
     - `read`: the messages between `before` and this reply
-    - `given`: the prompt's tokens after `before`, or the whole prompt if `opens` is set
+    - `given`: the tokens of the prompt after the reply `before`. If `opens` is set, `given` is the
+      whole prompt.
     - `message`: the text and the tool calls
     - `sampled`: the tokens with log-probabilities; empty for a reply of a chat service
     - `temperature`: the sampling temperature; None means the experiment's temperature
     - `state`: the state keys of all environments when the reply was requested
     - `prompt`: the digest of all tokens before the reply, or of the request to a chat service
     - `speaker`: the name of the speaker
-    - `call`: the index of the reply's request in the order of the episode's requests
+    - `call`: the index of the request for this reply among all requests of the episode
     - `seed`: derived from the episode's seed and the `place`
     - `place`: the position of the reply in the episode, see `EpisodePlace`
     - `form`: the key of the conversation's `Form`, which contains the tools and `thinking`
@@ -53,7 +54,7 @@ class Reply:
     - `limit`: the limit that the reply reached, or None. At a limit, `Speaker.reply` ends the
       episode.
     - `trained`: whether the reply is trained. Set it to False for a reply that was never delivered.
-    - `earned`: the rewards that its tool calls returned
+    - `earned`: the rewards that the reply's tool calls returned
     - `conversation`: the key of all messages up to and including this reply
     """
 

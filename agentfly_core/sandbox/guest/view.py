@@ -146,8 +146,9 @@ def new_root() -> Path:
 
 
 def show(paths: Iterable[Path], folder: Path) -> None:
-    """Make files and folders visible in the new root `folder`, with the same paths and
-    read-only.
+    """Make files and folders visible in the new root `folder`.
+
+    Below `folder`, they have the same paths as in the old root. They are read-only.
     """
     for path in paths:
         kernel.set_read_only(str(_bind(path, folder)))
