@@ -47,7 +47,10 @@ ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
 
 
 class Decision(RunInput):
-    """The fields of the form: `Decision(approve=True, reason="It reads well.")`."""
+    """The form in Prefect's UI in which a person decides about a policy.
+
+    Example: `Decision(approve=True, reason="It reads well.")`.
+    """
 
     approve: bool = Field(default=False, description="Whether the policy becomes the champion")
     reason: str = Field(default="", description="Reason, for the ledger")

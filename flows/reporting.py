@@ -124,9 +124,10 @@ def report_stage(
 ) -> None:
     """Send the result of a stage that belongs to no run, such as `agentfly evaluate`, to MLflow.
 
-    The data are the settings, the dataset with its DVC version, and the results. A stage with the
-    same settings and the same policy always has the same MLflow run. If data could not be sent,
-    print the reason.
+    The settings and the dataset with its DVC version `version` are sent. The results are the
+    metrics of `stages`, and `evaluation`. `policy` is the digest of the evaluated policy, or empty
+    for other stages. A stage with the same settings and the same policy always has the same MLflow
+    run. If something could not be sent, print the reason.
     """
     place = mlflow_place(experiment.site)
 

@@ -128,7 +128,10 @@ class Rollout(Section):
 
     @property
     def beginnings(self) -> int:
-        """How many episodes of a problem are sampled from its prompt if all forks are made."""
+        """How many episodes of a problem are sampled from its prompt if all forks are made.
+
+        All other episodes of the problem are forks.
+        """
         branching = self.branching
         return branching.init if branching and branching.mode != "never" else self.group_size
 

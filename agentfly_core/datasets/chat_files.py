@@ -26,6 +26,7 @@ class ChatRow:
     (RecordedReply(...),), None)`.
 
     - `source`, `number`: the name of the file and the number of the row
+    - `replies`: the replies of the chat
     - `tools`: the tools that the row lists, or None for the experiment's tools
     - `closing`: the tools' results after the last reply
     - `ours`: the stored trajectory (see `Trace`) if `agentfly export` wrote the row, otherwise None

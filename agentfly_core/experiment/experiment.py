@@ -237,8 +237,8 @@ class Experiment:
 
         A policy has one number of the model's dtype for each weight. A learner state has three
         float32 numbers for each weight: the master copy and the two moments of AdamW. With a critic
-        model, it has six numbers for each weight. If an adapter is trained, but `policy` is not an
-        adapter yet, both sizes are 0.
+        model, it has six numbers for each weight. If an adapter is trained, but `policy` is still
+        the base model, no adapter exists whose size could be measured. Both sizes are then 0.
         """
         files, base = adapter_artifact.folders(self.store, policy)
         if self.settings.adapter and base is None:

@@ -53,7 +53,9 @@ def of_tasks(
     """Return a policy for a mixture of tasks. It plays each task with the task's own policy.
 
     `tasks` has the import path and the settings of each task's policy: `{"sums": {"demonstrations":
-    "my_sums:adds", "settings": {}}}`. `spoilt` is passed to `policy_at`.
+    "my_sums:adds", "settings": {}}}`. Some policies have a setting `spoilt`, the share of
+    deliberate mistakes. If the argument `spoilt` is not None, it replaces the value of this
+    setting.
     """
     policies = {}
     for name, shown in tasks.items():

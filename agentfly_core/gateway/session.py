@@ -84,7 +84,10 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
         return self
 
     def fits(self, request: CompletionRequest, call: HttpCall) -> bool:
-        """Whether a request matches all given patterns."""
+        """Whether a request matches all patterns that are not empty.
+
+        `call` is the HTTP request that contained `request`.
+        """
         name, _, value = self.header.partition(":")
         first = request.messages[0]
         system = first.content if isinstance(first, Message) and first.role == "system" else ""

@@ -132,7 +132,7 @@ class Sampler(Protocol):
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
         """Open a session for a shard in which `episodes` episodes run at once.
 
-        The session belongs to the running event loop.
+        Use the session only in the event loop in which it was opened.
         """
 
     def rest(self) -> None:

@@ -54,8 +54,10 @@ class VLLM:
         """Load a policy into the running server, check its weights, and label it with `version`.
 
         If the policy is an adapter, `base` must be the server's model. Waits while the server
-        starts. Raises WrongWeights if the log-probabilities differ too much from probe.json in the
-        policy directory. Raises ServiceLost, with the end of the server's log, if the server dies.
+        starts. The file probe.json in the policy directory contains tokens and their
+        log-probabilities. Raises WrongWeights if the server's log-probabilities of these tokens
+        differ too much from the file. Raises ServiceLost, with the end of the server's log, if the
+        server dies.
         """
         probe = Probe.of(policy, base)
         label = f"{version}-{probe.digest}" + (f"-{ADAPTER}" if base else "")

@@ -62,9 +62,11 @@ def stop_if_unscored(
 
 
 def stop_if_diverging(skipped: int, section: str) -> None:
-    """Raise GateClosed if the last three optimizer steps were all skipped.
+    """Raise GateClosed if the last three (or more) optimizer steps were all skipped.
 
-    `section` is the settings section with the learning rate: `update` or `warm_start`.
+    A step is skipped if its gradients are not finite. `skipped` is the number of steps that were
+    skipped in a row. `section` is the settings section with the learning rate: `update` or
+    `warm_start`.
     """
     if skipped >= SKIPPED_IN_A_ROW:
         raise GateClosed(

@@ -202,7 +202,7 @@ def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Pr
 def sizes_by_task(folder: Path) -> dict[str, int]:
     """Return the number of training problems of each task: `{"single": 4096}`.
 
-    Tasks are in the order of the file.
+    Tasks are in the order in which they first occur in train.parquet.
     """
     return dict(Counter(read_column(folder / "train.parquet", "task")))
 

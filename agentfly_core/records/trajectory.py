@@ -111,9 +111,9 @@ class Sampled:
             )
 
     def part(self, begin: int, end: int, trained: bool) -> Self:
-        """Return the span of the tokens from index `begin` up to, but not including, `end`.
+        """Return the part from index `begin` up to, but not including, `end`, with this `trained`.
 
-        The part has the `finish` of this span if it includes the last token, otherwise "stop".
+        If the part includes the last token, its `finish` stays the same. Otherwise it is "stop".
         """
         return replace(
             self,

@@ -100,7 +100,9 @@ class PolicyGradient(ABC):
     def weights(self, batch: RolloutBatch) -> Tensor:
         """Return the weight of each token in the loss of an optimizer step, [rows, T].
 
-        With the setting `skip_cut`, tokens of trajectories that ended at a limit get the weight 0.
+        The setting `aggregation` determines the weights of sampled tokens. Other tokens get the
+        weight 0. With the setting `skip_cut`, all tokens of trajectories that ended at a limit get
+        the weight 0, too.
         """
         # removed before the aggregation: such tokens must not count in its mean, either
         return self.aggregation.weights(self._counted(batch))

@@ -54,8 +54,9 @@ class Instance:
     """A running environment, and the problem for which it is leased.
 
     Example: `Instance(Shop(), 8123.5, 3, problem)`. `born` is the start time of the environment, as
-    a value of `time.monotonic()`. `uses` is the number of its leases. `returning` is the task that
-    ends the lease.
+    a value of `time.monotonic()`. `uses` is the number of its leases, including the current lease.
+    `returning` is the asyncio task that ends the current lease, or None before this task is
+    started.
     """
 
     environment: Environment

@@ -209,8 +209,8 @@ def view(runs: list[ListedRun], store: Store) -> RenderableType:
 def differences(runs: Sequence[ListedRun]) -> dict[str, dict[str, JSON]]:
     """Return, for each undamaged run, the settings by which it differs from the other runs.
 
-    The result contains only the seed, and settings of the run that differ from the experiment's
-    file. Settings with the same value in all runs are left out.
+    A setting is returned if it differs between the runs, and if this run's value also differs from
+    the experiment's file. The seed is returned whenever it differs between the runs.
     """
     readable = [run for run in runs if isinstance(run, Listed)]
     changed = sorted({"seed", *(key for run in readable for key in run.changed)})

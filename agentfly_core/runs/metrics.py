@@ -53,7 +53,8 @@ def rollout_metrics(
     All names begin with `rollout/`, except `reward_extra/*`. Most metrics are means or shares over
     all episodes. Times are in seconds. Some metrics are computed differently:
 
-    - `reward`, `success`, `reward_extra/*`: means, maxima and minima over scored episodes
+    - `reward`, `reward_extra/*`: means, maxima and minima over scored episodes
+    - `success`: the share of scored episodes in which the reward named `goal` is 1 or more
     - `tokens_per_second`: the number of sampled tokens divided by the seconds in which at least one
       episode was played
     - `zero_spread_groups`: the share of problems on which each speaker has equal rewards in all

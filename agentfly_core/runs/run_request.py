@@ -39,8 +39,9 @@ class RunRequest:
     def check(self, accept: bool) -> None:
         """Raise ValueError if settings or the author's code changed since the run began.
 
-        If `accept` is True and the run has steps left, the changed code is accepted and recorded. A
-        new run is not checked.
+        If `accept` is True, changed code is accepted and recorded, unless the run has finished all
+        its steps. Resumable settings may change; see `refuse_other_settings`. A new run is not
+        checked.
         """
         settings, name, store = self.experiment.settings, self.name, self.experiment.store
         if record_of(store, name) is None:

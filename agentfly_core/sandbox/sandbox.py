@@ -42,9 +42,10 @@ class Sandbox:
         atexit.register(self.close)
 
     async def execute(self, request: protocol.ExecRequest) -> protocol.ExecResult:
-        """Run a request in a new execution. At most 32 requests run at once on an event loop.
+        """Run a request in a new execution, which ends after the request.
 
-        If this call is cancelled, the execution ends.
+        If this call is cancelled, the execution also ends. On an event loop, at most 32 requests
+        run at once. Further requests wait.
         """
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:

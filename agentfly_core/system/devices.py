@@ -39,11 +39,11 @@ class Device:
 
     @contextmanager
     def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
-        """Lock one of the device's files during the `with` block, and yield the path of this file.
+        """Lock the device during the `with` block, and yield the path of the locked file.
 
-        If other processes have locked all files, call `tell` with a message that names these
-        processes, and wait. `holder` is the name of this process in the messages of other
-        processes.
+        One of the device's lock files (`files`) is locked. If other processes have locked all
+        files, call `tell` with a message that names these processes, and wait. `holder` is the name
+        of this process in the messages of other processes.
         """
         named = ""
         while not (file := next(filter(None, map(_lock, self.files)), None)):

@@ -102,7 +102,8 @@ class Display:
 def stage_bar(console: Console) -> Iterator[None]:
     """Show the running stage as a bar on a terminal during the `with` block.
 
-    The training of a nano model's tokenizer may take a minute, so a line is printed before it.
+    If the output is not a terminal, no bar is shown. Before the training of a nano model's
+    tokenizer, a line is always printed, because this training may take a minute.
     """
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")

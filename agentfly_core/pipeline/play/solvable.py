@@ -47,13 +47,13 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
 
     The report lists the keys of `Problem.facts` that are missing in a few problems only. Rewards
     with example answers are checked with right and wrong answers. If the experiment has
-    environments or other rewards, two policies play some of the problems. One is the oracle (the
-    function of the warm start). The other is an idle policy that replies with empty texts. The
-    report is cached.
+    environments or other rewards, and its warm start names a function, two policies play some of
+    the problems. The first policy is the oracle: the function of the warm start, without deliberate
+    mistakes. The second policy is idle: it replies with empty texts. The report is cached.
 
     Raises ValueError if more than `data.tolerate_bad_rows` problems cannot be solved. A problem
     cannot be solved if its right answer does not earn the full reward. Raises GateClosed if
-    rewards cannot score any problem that the oracle plays.
+    the oracle plays problems, but the rewards can score none of them.
     """
     store, uri = experiment.store, StageKeys(experiment.settings).solvable(data)
     if stored := undamaged(store, uri, "The problems are checked again."):

@@ -71,8 +71,8 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
 
     The constant PLAYED is the largest number of problems that are played. Problems are played only
     if the experiment has environments, or a reward without example answers. Rewards that use a
-    service are not checked. Raises GateClosed if rewards cannot score any problem that the oracle
-    plays.
+    service are not checked. Raises GateClosed if the oracle plays problems, but the rewards can
+    score none of them.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]

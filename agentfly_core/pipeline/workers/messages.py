@@ -84,7 +84,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Tells the worker to cancel its job. The result is not needed."""
+    """Tells the worker to cancel its job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,8 @@ class Family(NamedTuple):
 def families(seed: int) -> list[Family]:
     """Draw a `Family` for each person of the encyclopaedia.
 
-    The split of a number, such as a person's number, does not depend on the seed.
+    The seed only decides which numbers form a family. With every seed, the same numbers are used,
+    and each number belongs to the same split.
     """
     draw, drawn = random.Random(seed), list[Family]()
     # a constant seed, because a test name must not be a training name under another seed

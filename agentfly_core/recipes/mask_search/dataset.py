@@ -38,7 +38,10 @@ def mask_search(
 
 
 def read(folder: Path, kind: str, split: str) -> list[Problem]:
-    """Read all problems of a split from the file of one format (`kind`), such as "ramp"."""
+    """Read all problems of a split from the file of one format.
+
+    The format `kind` is "ramp" (texts with masks) or "qa" (questions).
+    """
     path = folder / f"{kind}_{_FILES[split]}.jsonl"
     try:
         lines = path.read_text().splitlines()

@@ -170,9 +170,10 @@ class Step:
 
 
 def run_steps(store: Store, run: str) -> list[Step]:
-    """Read the figures of step 0 and of all finished steps of a run, including steps before a fork.
+    """Read the figures of step 0 and of all finished steps of a run.
 
-    Raises ValueError if the run has not finished a step.
+    If the run is a fork, the steps before the fork are included. Raises ValueError if there are no
+    figures yet.
     """
     record = known_run(store, run)
     settings = recorded_settings(record)

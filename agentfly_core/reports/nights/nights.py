@@ -107,8 +107,8 @@ class Nights:
 
         Only attempts to train a night are counted, not attempts to judge it. If a night is trained
         but cannot be judged now, the next night tries to judge it. Raises Locked while another
-        process writes the night. Raises NoSpace if the disk is full, because another attempt would
-        not help.
+        process writes the night. Raises NoSpace if the disk is full. In this case, no further
+        attempt is made now, because it would fail, too.
         """
         begun = self.ledger.read().attempts(night)
         why = f"The night was started {begun} times, but never finished."

@@ -44,9 +44,9 @@ def only(main: Path, line: socket.socket) -> int:
 def each(line: socket.socket) -> int:
     """Run the pieces of code that arrive over the control socket `line`, in one module.
 
-    After each piece, its exit code is sent as one byte. Return when the other end of the socket is
-    closed. If a piece of code forks, this function returns in the child process at the end of the
-    piece.
+    After each piece, its exit code is sent as one byte. When the other end of the socket is closed,
+    return 0. If a piece of code forks, the child process runs only the rest of this piece. In the
+    child process, this function then returns the exit code of the piece.
     """
     module, first, number = _main(), os.getpid(), 0
     while descriptors := socket.recv_fds(line, 1, 1)[1]:
