@@ -255,7 +255,10 @@ class Tool(author_part.AuthorPart):
         return Arguments(self.function, self.signature.arguments)
 
     def check(self, signature: Signature) -> None:
-        """Raise ValueError if the tool has a parameter of type Trajectory, Team or Group."""
+        """Raise ValueError if the tool has a parameter of type Trajectory, Team or Group.
+
+        Only rewards get arguments of these types.
+        """
         for kind in (Trajectory, Team, Group):
             if kind in signature.lent.values():
                 raise ValueError(

@@ -219,7 +219,9 @@ def run_step(text: str) -> RunPolicy | None:
 
 
 def chat_file(text: str) -> Path | None:
-    """Return the path in a text of the form file:PATH, or None for any other text."""
+    """Return the path of a file of chats that is given as file:PATH. Returns None for any other
+    text.
+    """
     return Path(text.removeprefix("file:")) if text.startswith("file:") else None
 
 

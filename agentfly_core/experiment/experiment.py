@@ -186,9 +186,9 @@ class Experiment:
     def frozen(self) -> Mapping[str, str]:
         """The digest of the policy or chat service that plays a role, for each untrained role.
 
-        The digests are fixed when a run begins. An untrained role that the trained policy itself
-        plays has the text SELF instead of a digest. Raises ValueError if a policy or chat service
-        is missing.
+        The digests are fixed when a run begins. A role is also untrained if the run's own policy
+        plays it, but does not learn from its replies. Such a role has the text SELF instead of a
+        digest. Raises ValueError if a policy or chat service is missing.
         """
         if self.pinned is not None:
             return self.pinned

@@ -119,8 +119,8 @@ class ProblemSchedule:
         """Return the row indices of a round's problems in the training split.
 
         With a curriculum, return the rows of all candidates. The method `chosen` draws the problems
-        from the candidates. `sizes` has the number of training problems of each task, in the order
-        of the file.
+        from the candidates. `sizes` has the number of training problems of each task. Its tasks
+        must have the same order as in the training split.
 
         Without nightly training, the problems of a task are used in passes. A pass shuffles all
         problems, and uses each problem at most once. The problems of a step come from one pass.
@@ -231,8 +231,10 @@ def _seed_of(task: str) -> list[str]:
 def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
     """Return the order of a task's `size` problems in an epoch of nightly training.
 
-    The problems are divided into two halves, which are the same in every epoch. Each half is
-    shuffled separately. Between two uses of a problem, all problems of the other half are used.
+    The problems are divided into two halves, which are the same in every epoch. An epoch uses the
+    first half, and then the second half. Each epoch shuffles the problems within each half. A step
+    may begin in one epoch and end in the next. Between two uses of a problem, all problems of the
+    other half are used, so the step still uses no problem twice.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)

@@ -156,7 +156,8 @@ def centred(values: Tensor, over: Tensor | None = None) -> Tensor:
 def standardised(values: Tensor, over: Tensor | None = None) -> Tensor:
     """Subtract the mean of `over` from values, and divide by the standard deviation of `over`.
 
-    The standard deviation is unbiased. If `over` is None, `values` are used instead.
+    For example, `values` has a reward for each speaker, and `over` has one mean reward for each
+    episode. If `over` is None, `values` are used instead. The standard deviation is unbiased.
     """
     over = values if over is None else over
     # as in GRPO of verl, the deviation is unbiased and 1e-6 is added; TRL adds 1e-4

@@ -30,7 +30,7 @@ class Advantages:
 
     @classmethod
     def of(cls, advantages: Tensor) -> Self:
-        """Return the result of an algorithm without a critic. All returns are 0."""
+        """Make Advantages for an algorithm without a critic. All entries of `returns` are 0."""
         return cls(advantages, torch.zeros_like(advantages))
 
 

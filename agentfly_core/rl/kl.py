@@ -77,7 +77,10 @@ class NoKL(Section):
         return {}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
-        """Return the outcomes with the penalty subtracted from the rewards."""
+        """Return the outcomes with the KL penalty subtracted from the rewards.
+
+        Penalties that do not belong to the rewards, such as `LossKL`, change nothing here.
+        """
         return outcomes
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:

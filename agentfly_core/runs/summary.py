@@ -62,9 +62,11 @@ class Evaluation:
     rewards: Mapping[str, float] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
-        """Return the total seconds of this evaluation and of the evaluations in `datasets`.
+        """Return the seconds that a run has spent on this evaluation and the evaluations in
+        `datasets`.
 
-        Evaluations that ended before `time_ms` are not counted.
+        `time_ms` is the time at which the run began. Evaluations that ended earlier are not
+        counted, because the run has reused them.
         """
         own = self.seconds if self.time_ms >= time_ms else 0.0
         return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())

@@ -206,7 +206,10 @@ class Lease:
         return lock
 
     def take(self) -> None:
-        """Create the lock, or take it over. Raises Locked if another process holds the lock."""
+        """Create the lock, or take it over if it was released or its owner is dead.
+
+        See `awaited` for the waiting time. Raises Locked if another live process holds the lock.
+        """
         lock = self.awaited()
         # The write succeeds only if the object still has the tag just read. If two processes try to
         # take the lock at the same time, only one of them succeeds.

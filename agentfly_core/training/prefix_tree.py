@@ -75,10 +75,11 @@ class PrefixTrees:
         return self.attends & (distance < window)
 
     def inputs(self, config: PreTrainedConfig, dtype: torch.dtype) -> dict[str, Any]:
-        """Return the arguments for calling a causal language model with the config `config`.
+        """Return the arguments for calling a causal language model on the trees.
 
-        If `layer_types` in the config contains sliding attention, `attention_mask` maps full and
-        sliding attention to masks. Otherwise it is a single mask.
+        `config` is the model's config. The argument `attention_mask` is usually a single mask. If
+        `layer_types` in the config contains "sliding_attention", it is a dict with one mask for
+        "full_attention" and one mask for "sliding_attention".
         """
         # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)

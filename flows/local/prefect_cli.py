@@ -26,7 +26,11 @@ def update_later(update: Coroutine[Any, Any, None]) -> None:
 
 
 def main() -> None:
-    """Run `prefect WORDS...`."""
+    """Run Prefect's command line with the arguments of this process.
+
+    Before `server start`, `update_later` replaces the function of Prefect that may block the
+    server forever.
+    """
     if sys.argv[1:3] == SERVER:
         from prefect.server.events.models import automations
 

@@ -65,7 +65,7 @@ class HiddenTokens:
         return replace(item, content=content, calls=calls, reasoning=reasoning)
 
     def show(self, text: str) -> str:
-        """Replace the placeholders in a text by the names of the added tokens."""
+        """Reverse `hide`: replace each placeholder in a text by the name of its token."""
         return re.sub(
             f"{ESCAPE}(.)|[\U00100000-\U0010fffc]",
             lambda match: chr(ord(match[1]) + PLANE) if match[1] else self._shown[match[0]],

@@ -52,10 +52,10 @@ OPEN = Gates(failed=1.0, unscored=1.0)
 class PlayRequest:
     """A request to play episodes.
 
-    Example: `PlayRequest("oracle", "train", 8, "", "agentfly play quickstart ...")`. `episodes` is
-    the number of episodes. If the problem id `problem` is empty, the first problems of the split
-    are played. Otherwise all episodes play this problem. An empty `policy` means the default, see
-    `prepare`. `command` is the command line, which is written to play.json.
+    Example: `PlayRequest("run:demo@7", "train", 8, "", "agentfly play quickstart ...")`. An empty
+    `policy` means the default, see `prepare`. `episodes` is the number of episodes. If the problem
+    id `problem` is empty, the first problems of the split are played. Otherwise all episodes play
+    this problem. `command` is the command line, which is written to play.json.
     """
 
     policy: str
@@ -233,8 +233,8 @@ def take_name(
 ) -> str:
     """Write the record play.json under the next free name, and return this name.
 
-    The record describes episodes that will be stored under the name. For an import of episodes,
-    `player` is None.
+    The record describes episodes that will be stored under the name. `player` is the model or the
+    function that will play them. It is None if the episodes are imported.
     """
     settings = experiment.settings
     sampled_from: ArtifactRecord | None = None

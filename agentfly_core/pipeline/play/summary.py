@@ -49,7 +49,7 @@ class Figures:
     episodes_per_second: float
 
     def lines(self) -> list[str]:
-        """Return lines to print.
+        """Return the statistics as lines of text for the user.
 
         Example: `["8 episodes of 8 problems: 8 terminal", "solved 100.0%", ...]`.
         """

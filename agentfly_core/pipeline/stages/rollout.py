@@ -21,8 +21,9 @@ from agentfly_core.system.progress import Progress
 class RoundEpisodes:
     """The episodes of one round of a step: `RoundEpisodes(run, data, first_round).specs`.
 
-    If all episodes of a problem have equal rewards, a further round of the step plays a new problem
-    instead. The episodes are drawn when `specs` is read for the first time.
+    Usually a step has a single round. With `rollout.refills`, a step may have further rounds. If
+    all episodes of a problem have the same reward, such a round replaces the problem by a new one.
+    The episodes are drawn when `specs` is read for the first time.
     """
 
     run: Run

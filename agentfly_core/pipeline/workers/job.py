@@ -45,7 +45,7 @@ Job = RolloutJob | DemonstrationJob
 
 
 class JobPlayer(Protocol):
-    """Plays jobs, either in this process or in worker processes."""
+    """Plays the episodes of jobs, either in this process or in worker processes."""
 
     def do(self, job: Job) -> Artifact:
         """Play a job and publish its artifact.

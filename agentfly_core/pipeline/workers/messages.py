@@ -96,7 +96,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The answer to Asked. `refusal` is the error message if the budget is spent, otherwise ""."""
+    """Answers the message `Asked`: may the worker send a request to the chat service?
+
+    If the budget of the service is spent, `refusal` is the error message. Otherwise it is "", and
+    the request may be sent.
+    """
 
     refusal: str
 

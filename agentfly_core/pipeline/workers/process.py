@@ -93,7 +93,7 @@ class WorkerProcess:
         """Close the worker's environments and end the worker. If another thread plays a job, the
         job is cancelled.
 
-        Raises RuntimeError if an environment is still in use.
+        Raises RuntimeError if an episode still uses an environment after its job has ended.
         """
         self._ended = True
         if self._turn.locked():

@@ -77,7 +77,10 @@ class Vault(Environment):
 
     @property
     def opened(self) -> bool:
-        """Whether all handles were turned, and the turn after the lamp was correct."""
+        """Whether all handles were turned, and the one turn that matters was correct.
+
+        This is the first turn after the lamp lights.
+        """
         handle = self._facts["handle"]
         return len(self.ways) == HANDLES and self.ways[handle] == self._facts["direction"]
 

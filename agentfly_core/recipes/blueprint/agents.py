@@ -67,7 +67,9 @@ class Architect:
 
 
 async def interpreted(episode: Episode) -> str:
-    """Return the reply of the speaker `interpreter` to the order: the building and its parts."""
+    """Let the speaker `interpreter` read the order in the prompt. Return its reply, which names the
+    building and its parts.
+    """
     interpreter = episode.speaker(INTERPRETER, system=INTERPRET)
     return (await interpreter.reply(Message("user", episode.problem.prompt))).content
 

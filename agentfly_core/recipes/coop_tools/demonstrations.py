@@ -41,8 +41,9 @@ def grounded(text: str) -> str:
 def executed(texts: Sequence[str]) -> str:
     """Reply as the executor, with the URL of a request for the task.
 
-    The documentation of the endpoint contains the name of the request's parameter. This name may be
-    outdated. If the last message is an error with the right name, the request uses the right name.
+    The name of the request's parameter comes from the endpoint's documentation, which may be
+    outdated. The service answers a wrong name with an error that contains the right name. If the
+    last message is such an error, the request uses the name in the error.
     """
     document = re.search(r"GET (\S+):.*(?:\n  (\w+):)?", texts[0])
     assert document

@@ -44,11 +44,12 @@ class QualityCheck(BaseModel):
 
 
 class PromptOperators:
-    """The four operations of EvoAgent's Algorithm 1.
+    """The four operations of EvoAgent's Algorithm 1: `crossover`, `mutation`, `passes` (the quality
+    check) and `update`.
 
-    Each operation prompts the speaker in a new context. An unreadable reply raises no error:
-    crossover then returns the parent unchanged, mutation returns None, and the quality check
-    rejects the child.
+    Each operation prompts the model (`speaker`) in a new context. An unreadable reply raises no
+    error: `crossover` then returns the parent unchanged, `mutation` returns None, and `passes`
+    returns False. `update` returns any reply as it is.
     """
 
     def __init__(self, speaker: Speaker, question: str) -> None:

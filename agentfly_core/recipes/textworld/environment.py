@@ -27,11 +27,11 @@ _TAKEN = re.compile("You pick up the (.+?) from the ground")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The map of a world.
+    """The map of a world: its rooms, and the objects in them.
 
-    `exits` has the exits of each room by direction, and `lying` has the room of each object.
-    `first` is the first room. An example is
-    `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`.
+    Example: `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`. `exits` has a
+    dict for each room. It maps the direction of each exit to the next room. `lying` maps each
+    object to its room. The player begins in the room `first`.
     """
 
     exits: Mapping[str, Mapping[str, str]]

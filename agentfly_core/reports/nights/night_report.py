@@ -166,12 +166,12 @@ class _StoredNight:
 
 
 def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]:
-    """Choose the episodes with the largest gains in reward, followed by the episodes with the
-    largest losses.
+    """Return the pairs of episodes with the largest differences in reward.
 
-    The reward of the challenger's episode is compared with the reward of the champion's episode of
-    the same problem. If an episode has several speakers, only the speaker with the answer is
-    compared. An episode is skipped if one of the two rewards is missing.
+    A pair is an episode of the challenger and one of the champion, for the same problem. The
+    largest gains of the challenger come first, and then its largest losses, at most CHANGED pairs
+    of each kind. If an episode has several speakers, only the speaker that gave the answer is
+    compared. A pair is skipped if one of its two rewards is missing.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]

@@ -121,6 +121,7 @@ def view(
 ) -> RenderableType:
     """Show a table that compares the old and the new reward, with a row for each step.
 
+    The new reward of an episode is the weighted sum of `rewards`.
     The episodes in `TwiceScored.furthest` are shown below the table.
     """
     title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in rewards)

@@ -24,12 +24,12 @@ def version() -> int:
 
 
 def apply(writable: Sequence[Path], network: bool) -> None:
-    """Allow writes only to these folders and to devices.
+    """Restrict this process: it may write only in the folders `writable` and to devices.
 
     The process must set `no_new_privs` before this call. With Landlock version 4 or later, TCP is
-    also blocked if `network` is False. With version 6 or later, the code also cannot send signals
-    to processes outside the sandbox, or connect to abstract sockets outside the sandbox. If the
-    kernel lacks Landlock, do nothing.
+    also blocked if `network` is False. With version 6 or later, the process can no longer send
+    signals to processes outside the sandbox, or connect to abstract sockets outside the sandbox.
+    If the kernel lacks Landlock, do nothing.
     """
     if not (abi := version()):
         return

@@ -20,10 +20,10 @@ UNSTORABLE = re.compile("[\ud800-\udfff\0]" + r"|\\(?=u(?:0000|005c|d[89a-f][0-9
 def mlflow_key(name: str) -> str:
     """Return the key of a metric, a parameter or a tag: `mlflow_key("pass@1")` is "pass_x401".
 
-    Letters, digits, space, `_`, `-`, `.`, `:` and the `/` between parts are kept. Each byte of any
-    other character becomes `_x` and two hex digits. An empty part becomes `_x`. If the key has more
-    than 250 characters, long parts are cut. If it is still too long, the whole key is cut. A text
-    that was cut ends in `_xlong-` and a digest.
+    Letters, digits, space, `_`, `-`, `.`, `:` and `/` are kept. Each byte of any other character
+    becomes `_x` and two hex digits. The `/` divides a name into parts. An empty part becomes `_x`.
+    If the key has more than 250 characters, long parts are cut. If it is still too long, the whole
+    key is cut. `_xlong-` and a digest replace the end that was cut.
     """
     parts = [REFUSED.sub(_bytes, part) or "_x" for part in name.split("/")]
     key = "/".join(parts)
