@@ -38,9 +38,10 @@ class CallRecord:
 
     - `what`: the name of the tool or of the other function that is called
     - `episode`: the id of the episode, or "" for a call outside of episodes
-    - `since`: the start of the call on the monotonic clock. In the result of `holder`, it is the
-      time when the call's code last started to run on the event loop.
-    - `longest`: the number of seconds for which the call may run without a pause
+    - `since`: the start of the call on the monotonic clock. For a call that the function `holder`
+      returned, it is the time when the call's code last started to run on the event loop.
+    - `longest`: the call's time limit in seconds, or a default value for a call without a time
+      limit. On the event loop, the call may run this long before it returns control to the loop.
     - `in_thread`: whether the call runs in its own thread
     """
 
@@ -175,10 +176,10 @@ table = CallTable(mmap.mmap(-1, SIZE))
 
 
 def renew(memory: mmap.mmap | None = None) -> None:
-    """Replace the table of this process by a new table, in which later calls are recorded.
+    """Replace the table of this process by a new, empty table.
 
-    The new table is stored in `memory`, by default in a new memory map. Calls that have already
-    begun continue to write into the old table.
+    The new table is stored in `memory`, by default in a new memory map. Calls that begin later are
+    recorded in it. Calls that began earlier continue to write into the old table.
     """
     # a module variable, because each call looks up the table when it begins
     global table

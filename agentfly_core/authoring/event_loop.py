@@ -108,11 +108,11 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 
 
 def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
-    """Call `work`, and return the result. After each LoopHeld, `work` is called again.
+    """Call `work`, and return the result. If `work` raises LoopHeld, call it again.
 
-    The argument of `work` contains the calls that have blocked the event loop so far. `work` must
-    skip these calls. Raises LoopHeld if the code that blocked the loop does not belong to a call,
-    or if one of these calls is not skipped and blocks the loop again.
+    The argument of `work` contains the calls (of tools, for example) that have blocked the event
+    loop so far. `work` must skip these calls. LoopHeld is not caught if one of them blocks the
+    loop again, or if the code that blocked the loop does not belong to a call.
     """
     held = dict[tuple[str, str], str]()
     while True:

@@ -59,7 +59,7 @@ class AuthorCall:
             raise Overdue(f"no result within {self._seconds:g} s")
 
     async def wait(self, ended: asyncio.Future[R]) -> None:
-        """Wait until the future `ended` has the result. Raises Overdue at the time limit."""
+        """Wait until the future `ended` is done. Raises Overdue if the time limit passes first."""
         while not ended.done():
             self.require_time()
             await asyncio.wait([ended], timeout=None if self._seconds == math.inf else self.left)
@@ -181,6 +181,8 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
     """Call `function()` in its own thread, and return the result.
 
     Errors of the function are raised. Raises Overdue if the function runs for more than `seconds`.
+    The thread then continues, and its result is ignored. `what` names the function in the table of
+    running calls.
     """
     # `asyncio.to_thread` has too few threads for many slow tools at once. Closing the loop would
     # also wait for threads that hang.

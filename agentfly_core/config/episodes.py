@@ -41,7 +41,7 @@ class Branching(Section):
     `mode` decides whether the episode is forked before the reply:
 
     - `entropy` forks with probability P.
-    - `threshold` forks if P is above `tau`.
+    - `threshold` forks if P is above the setting `tau`.
     - `random` forks with probability `alpha`.
     - `never` does not fork: all `total` episodes are sampled from the prompt.
     """
@@ -137,9 +137,10 @@ class Rollout(Section):
 
     @property
     def beginnings_of_shard(self) -> int:
-        """How many episodes of a shard (batch) are sampled from a prompt if all forks are made.
+        """How many episodes of a shard (batch) are sampled from prompts if all forks are made.
 
-        With forks, all episodes of a problem are in the same shard.
+        The other episodes of the shard are forks. With forks, all episodes of a problem are in the
+        same shard. Without forks, the result is `shard`.
         """
         if self.beginnings == self.group_size:
             return self.shard

@@ -390,7 +390,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the inputs of a step's seeds: `(0, 7)`, or in night 12 `(0, "night", 12, 7)`."""
+        """Return the inputs of a step's seeds: `(seed, 7)`, in night 3 `(seed, "night", 3, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

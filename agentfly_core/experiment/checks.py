@@ -108,7 +108,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError if a model cannot be trained. Configs that are not local are skipped."""
+    """Raise ValueError if a model cannot be trained. The config is checked only if it is local."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:

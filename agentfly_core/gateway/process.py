@@ -108,7 +108,8 @@ class OutputTail:
     async def read(self) -> bytes:
         """Return the last bytes that were written to the pipe, at most MOST_OUTPUT bytes.
 
-        First wait until all writers have closed the pipe, at most ENDED_SECONDS seconds.
+        First wait until all writers have closed the pipe, but not longer than ENDED_SECONDS
+        seconds.
         """
         # a daemon of the program in another process group may keep the pipe open
         await asyncio.wait([self._task], timeout=ENDED_SECONDS)

@@ -75,7 +75,8 @@ class SamplingRound:
 class ProblemSchedule:
     """The order in which the steps of a run use the training problems.
 
-    `problems` has the number of problems per step for each task: `{"sums": 11, "shop": 5}`.
+    `problems` has the number of problems per step for each task: `{"single": 16}`, or with several
+    tasks `{"sums": 11, "shop": 5}`.
     """
 
     seed: int

@@ -34,7 +34,10 @@ class Sequences:
         return torch.bincount(self.line, minlength=len(self.turns))
 
     def gather(self, tokens: Tensor) -> Tensor:
-        """Rearrange values of tokens from [rows, T] to [trajectories, longest], padded with 0."""
+        """Arrange the values of tokens in one row for each trajectory, padded with 0.
+
+        `tokens` has the rows of the batch, [rows, T]. The result is [trajectories, longest].
+        """
         gathered = torch.zeros(self.turns.shape, dtype=tokens.dtype)
         gathered[self.line, self.column] = tokens[self.sampled]
         return gathered

@@ -131,12 +131,14 @@ class Episode(Speaker):
         turns.
 
         Each speaker has its own trajectory. Advantages compare the trajectories of speakers with
-        the same problem and role. `instance` numbers the speakers of a role: the second speaker of
-        the role `searcher` has `instance` 2 and the name `searcher/2`. Roles in `agent.frozen` are
-        not trained.
+        the same problem and role. Roles in `agent.frozen` are not trained.
+
+        `instance` numbers the speakers of a role. The second speaker of the role `searcher` has
+        `instance` 2 and the name `searcher/2`. By default, speakers are numbered in the order in
+        which they are added. Within `gather`, this order is not fixed, so `instance` is required.
 
         Raises ValueError if the name is taken, or if a tool needs an environment that the episode
-        does not have. Within `gather`, a missing `instance` also raises ValueError.
+        does not have. Also raises ValueError if a required `instance` is missing.
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)

@@ -65,12 +65,12 @@ class Cast(SamplerSession):
                 session.open()
 
     def open(self) -> None:
-        """Report one more running branch (concurrent coroutine) to each session."""
+        """Tell each session that one more branch (concurrent coroutine) is running."""
         for session in self.sessions:
             session.open()
 
     def close(self) -> None:
-        """Report the end of a branch (concurrent coroutine) to each session."""
+        """Tell each session that a branch (concurrent coroutine) has ended."""
         for session in self.sessions:
             session.close()
 

@@ -46,9 +46,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class AttackResult:
-    """The outcome of an attack.
+    """The outcome of an attack: `AttackResult("reach a port of this machine", stopped=True,
+    detail="ok")`.
 
-    Example: `AttackResult("reach a port of this machine", True, "ok")`.
+    `stopped` is whether the sandbox stopped the attack.
     """
 
     name: str

@@ -141,10 +141,11 @@ async def play(
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
     `replies` is a list or a policy. A reply in a list is a text, a tool call, or a list of tool
-    calls. A policy is an `async def` that gets a `Conversation` and returns a reply. With a policy,
-    `max_turns` is 100 by default. To set limits, rewards or an agent, pass
-    `spec=rollout_spec(...)`. Returns the trajectory that has the answer; `play_all` returns the
-    trajectories of all speakers. Errors of the agent are raised.
+    calls. A policy is an `async def` that gets a `Conversation` and returns a reply.
+
+    By default, `max_turns` is the length of the list, or 100 for a policy. To set limits, rewards
+    or an agent, pass `spec=rollout_spec(...)`. Returns the trajectory that has the answer;
+    `play_all` returns the trajectories of all speakers. Errors of the agent are raised.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)

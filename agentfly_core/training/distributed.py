@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 class Ranks:
     """The rank of this process (`rank`, from 0), and the number of all ranks (`count`).
 
-    `channel` is a process group of gloo, which exchanges CPU tensors.
+    `channel` is a process group with gloo as its backend. The methods send CPU data through it.
     """
 
     rank: int

@@ -194,7 +194,7 @@ def join() -> Ranks:
     """Connect this process with the other ranks.
 
     On a single machine, the ranks find each other through a file. On several machines, they find
-    each other through the address that the launcher has set.
+    each other through the address in MASTER_ADDR and MASTER_PORT, which DeepSpeed's launcher sets.
     """
     # prevents DeepSpeed from compiling an operator for inference
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

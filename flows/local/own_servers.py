@@ -95,8 +95,8 @@ def free_port(preferred: int = 0) -> int:
 def password(state: Path) -> str:
     """Return a project's password. If it does not exist, create it.
 
-    The password is in a file that only its owner may read. Creating a password also deletes
-    MLflow's accounts, which have the old password.
+    The password is in a file that only its owner may read. When a password is created, MLflow's
+    accounts are deleted, because they may still have an earlier password.
     """
     path = state / FILE
     if not path.exists() or not path.read_text().strip():

@@ -89,7 +89,8 @@ class VisibleConsole(Console):
     ) -> Iterator[Segment]:
         """Yield the segments of a renderable.
 
-        Escape the text of all segments except rich's own control segments.
+        Control characters in the text are replaced by escapes, and links are removed. Rich's own
+        control segments stay unchanged.
         """
         for segment in super().render(renderable, options):
             if segment.control:

@@ -39,10 +39,10 @@ def create_schedule(client: SyncPrefectClient) -> None:
 
 
 def scheduled_date(flow_run: FlowRun) -> date:
-    """Return the date of a flow run's start in the time zone of its schedule.
+    """Return the date on which a flow run starts, in the time zone of its schedule.
 
-    For a flow run without a schedule, use the local time zone. With a wrong time zone, two nights
-    could get the same date when the clocks are put back.
+    For a flow run without a schedule, use the local time zone. In a time zone other than the
+    schedule's, two nights could have the same date when the clocks are changed.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

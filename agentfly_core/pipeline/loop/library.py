@@ -89,6 +89,8 @@ def play(
 ) -> Played:
     """Play, score and store episodes of the first problems of a split.
 
+    `episodes` is the number of episodes of all problems together.
+
     `policy` takes the same values as the option `--policy` of `agentfly play`: `oracle`, `random`,
     `base`, `run:NAME`, ... Raises ValueError if the policy is missing.
     """

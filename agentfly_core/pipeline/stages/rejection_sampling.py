@@ -34,11 +34,11 @@ def scored_steps(store: Store, run: str, last: int) -> list[Artifact]:
 def stored(
     store: Store, steps: Iterable[Artifact], problems: Container[str]
 ) -> Iterator[tuple[Trajectory, Scored]]:
-    """Yield the stored episodes of steps with their scores.
+    """Yield the stored episodes of a run's steps, with their scores.
 
     `steps` is the result of `scored_steps`. `problems` contains the ids of this experiment's
-    training problems. Episodes of other problems are left out, because these problems may be
-    held-out problems of this experiment.
+    training problems. Episodes of other problems are left out. The run may have been trained on
+    problems that are held-out problems of this experiment.
     """
     for scored in steps:
         pairs = scored_in(store, scored)

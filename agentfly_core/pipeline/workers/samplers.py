@@ -47,7 +47,7 @@ class Samplers:
     def chats(self) -> dict[str, ChatService]:
         """The chat services of the policy and of frozen speakers, by name.
 
-        Each service has its own budget.
+        Each service has its own limits on the number of requests and tokens.
         """
         speakers = self.experiment.settings.agent.speakers.values()
         frozen = {who.name for who in speakers if isinstance(who, EndpointPolicy)}

@@ -105,7 +105,7 @@ class RestWorld:
         return {one.path: one for one in made}
 
     def parameter(self, kind: str, aspect: str) -> str:
-        """Return the name of the parameter that an endpoint requires.
+        """Return the name of the parameter that an endpoint requires, such as "region".
 
         For example, `parameter("films", "ratings")` is for the endpoint `/films/{id}/ratings`.
         """

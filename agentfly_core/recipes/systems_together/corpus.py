@@ -19,6 +19,8 @@ def pages(seed: int) -> list[dict[str, str]]:
         {"id": "0017", "title": "firm 3072", "text": "In city 12, code 52.", "split": "train"}
         {"id": "1143", "title": "directory 9023", "text": "Lists firm 3072 with code 52.", ...}
 
+    When a model must fill in the code on the firm's own page, a search can find the directory page.
+
     The order of the pages is random. In the first four of CITIES, all firms of a city have the same
     code. So a model can memorise the code of such a city. In the other cities, each firm has a
     random code.

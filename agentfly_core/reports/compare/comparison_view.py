@@ -115,7 +115,11 @@ def points(difference: Estimate) -> str:
 
 
 def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
-    """Write a picture of success: training curves, and the held-out success of each group."""
+    """Draw the success of the compared runs, and write the picture to `path`.
+
+    The picture has the training curves of the runs, and the success on the split `split` of each
+    group of runs that differ only in the seed.
+    """
     # pyplot is not used, because it keeps global state and may open windows
     # imported here, because it takes half a second
     from matplotlib.backends.backend_agg import FigureCanvasAgg

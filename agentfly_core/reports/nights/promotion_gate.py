@@ -176,8 +176,9 @@ def compare_goal(
 ) -> Comparison:
     """Compare both policies only in the goal, by the same rules as `judge`.
 
-    `name` is the name of the returned comparison. Raises ValueError if the problems or datasets of
-    the policies differ, or if fewer than two problems remain.
+    `name` is the name of the returned comparison. Problems without a scored episode of the champion
+    are skipped. Raises ValueError if the problems or datasets of the policies differ, or if fewer
+    than two problems remain.
     """
     both = scored_pairs(champion, with_failures(challenger, champion))
     return replace(compared(both, GOAL, margin, level), name=name)

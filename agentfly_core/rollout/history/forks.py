@@ -155,8 +155,8 @@ class Repetition:
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
         """Record the results of tool calls.
 
-        Before its fork, a forked episode may execute the tool calls of its parent a second time.
-        Raises AsksDifferently if the results then differ from the parent's results.
+        Up to the fork, a forked episode repeats its parent. It may execute the parent's tool calls
+        again. Raises AsksDifferently if the new results differ from the parent's results.
         """
         if (origin := self.repeats) and origin.path.answers[place] != answered:
             raise AsksDifferently("gets tool results that differ from its parent's results")

@@ -265,9 +265,9 @@ class EpisodeBranch:
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """Count a new reply of a speaker to a prompt.
+        """Return the number of a speaker's earlier replies to a prompt.
 
-        Return the number of the speaker's earlier replies to the same prompt.
+        Later calls also count the reply for which this call is made.
         """
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1

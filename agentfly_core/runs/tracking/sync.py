@@ -93,10 +93,11 @@ class _Sender:
         self.mlflow.tags({SYNCED: str(step)})
 
     def step(self, step: int) -> None:
-        """Send the metrics of a step and the evaluation of its policy.
+        """Send the metrics of a step.
 
-        For some steps, a table of the episodes is sent, too (see `log_trajectories_every`). Raises
-        FileNotFoundError if the step or the evaluation has not finished.
+        If the policy of the step is evaluated (see `evaluate.every`), the evaluation is sent, too.
+        For some steps, a table of the episodes is sent (see `log_trajectories_every`). During a
+        run, raises FileNotFoundError if the step or its evaluation has not finished.
         """
         run, layout = self.run, self.run.layout.step(step)
         if not run.finished and run.store.read_json(layout.metrics) is None:

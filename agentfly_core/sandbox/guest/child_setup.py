@@ -37,8 +37,8 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
     """Set up this process, run the code, and exit.
 
     If the setup fails, the process sends the error over the socket `line` and exits. Otherwise, it
-    sends READY and runs main.py. With `work.kept`, it runs the pieces of code that arrive over
-    `line` instead of main.py.
+    sends READY and runs the file main.py in `work.folder`. With `work.kept`, it instead runs the
+    pieces of code that arrive over `line`.
     """
     code = 1
     try:

@@ -104,8 +104,11 @@ def emptied() -> list[Path]:
 
 
 def links(shown: Iterable[Path]) -> dict[str, str]:
-    """Return the symbolic links in the root directory: `{"/bin": "usr/bin", "/app":
+    """Return the symbolic links in the root directory of the sandbox: `{"/bin": "usr/bin", "/app":
     "/sandbox/work"}`.
+
+    `shown` has the files and folders of this machine that are visible in the sandbox. For example,
+    there is no link `/app` if a file or folder in `/app` is visible.
     """
     taken = {f"/{path.parts[1]}" for path in shown}
     free = {place: target for place, target in FOLDERS.items() if place not in taken}
