@@ -30,7 +30,8 @@ SCHEDULE = {"schedule", "active", "parameters", "slug"}
 def main() -> int:
     """Deploy the flows to a Prefect server, and return the exit status.
 
-    The environment or a Prefect profile may name the server. Otherwise it is this project's server.
+    The environment or a Prefect profile may name the server. Otherwise the flows are deployed to
+    this project's server, which `agentfly up` starts.
     """
     if not settle().api:
         raise SystemExit(

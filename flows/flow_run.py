@@ -24,7 +24,10 @@ logger = logging.getLogger(__name__)
 def experiment_of_flow(
     experiment: str, overrides: Sequence[str], site: str, store: str
 ) -> Experiment:
-    """Load the experiment of a flow run. Also label the flow run with the identity of this process.
+    """Load the experiment of a flow run.
+
+    Also label the flow run with the identity of this process. If the process is killed, its flow
+    runs can be found by the label.
 
     Raises SecretGiven if a parameter of the flow run is a secret. Prefect has already stored the
     secret, so the error's message contains the command that deletes the flow run.

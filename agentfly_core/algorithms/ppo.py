@@ -42,7 +42,10 @@ class PPO(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """The requirements of PPO, which needs a critic and trains on all rows of the batch."""
+        """The requirements of PPO.
+
+        PPO needs a critic, and trains also on rows of the batch with advantages of 0.
+        """
         needs = replace(super().needs, critic=self.critic, critic_rate=self.critic_rate)
         return replace(
             needs, compares_group=False, signals_before_advantages=True, trains_all_rows=True

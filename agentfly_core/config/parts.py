@@ -102,8 +102,8 @@ class TemplatePart(Part):
     """A chat template. `use` is an import path, `default`, `hermes` or `model`.
 
     `model` is the model's own template. The template's variables are further keys: `{use: model,
-    enable_thinking: false}`. If `use` is missing and `show_tools` is set, the template is `hermes`.
-    If `use` is missing and only other settings are set, the template is `model`.
+    enable_thinking: false}`. Without `use`, the other keys choose the template: with `show_tools`,
+    it is `hermes`. With other keys only, it is `model`. Without any keys, it is `default`.
     """
 
     @model_validator(mode="before")

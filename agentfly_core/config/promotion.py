@@ -72,7 +72,8 @@ class Promotion(Section):
       quarter, because better answers are often longer.
     - `unreadable_calls`: how much the share of unreadable tool calls may grow
     - `unscored`: how much the share of unscored episodes may grow
-    - `start`: the policy from which the next night starts
+    - `start` is not a condition. The next night starts from this policy: the `champion`, or the
+      policy of the `last` finished night.
 
     With 1,000 problems, the 95 % bound is 0.02 to 0.04 below the measured difference. With a margin
     below 0.05, an equally good policy may therefore be rejected by chance.

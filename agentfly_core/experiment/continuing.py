@@ -63,8 +63,8 @@ def refuse_other_stages(name: str, record: RunRecord) -> None:
 def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     """Raise ValueError if settings or model files changed since the run began.
 
-    The message lists the changed settings. Resumable settings may change. `steps` is resumable, but
-    must not change if the learning rate depends on it.
+    The message lists the changed settings. Settings that are marked as RESUMABLE may change.
+    `steps` is one of them, but must not change if the learning rate depends on it.
     """
     name, before = record["name"], record.get("model_digest")
     now = StageKeys(settings).model_digest()

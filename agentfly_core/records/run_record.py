@@ -77,9 +77,9 @@ class Details(TypedDict, total=False):
     """Results of a finished run, as a part of summary.json.
 
     Only experiments with rewards have the success fields. `evaluations` has more results of the
-    evaluations before and after training, under the keys `before` and `after`. Only runs without
-    training steps have `losses`, the losses of each round of the warm start (supervised
-    fine-tuning). An interval is `[low, high]`.
+    evaluations before and after training, under the keys `before` and `after`. `losses` has the
+    losses of each round of the warm start (supervised fine-tuning). The summary of a run with
+    training steps does not contain `losses`. An interval is `[low, high]`.
     """
 
     success_before: float

@@ -68,6 +68,7 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
 def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
     """Create a dataset of reasoning-gym.
 
+    `config` and `sizes` are its settings. In `sizes`, callers pass `seed` and `size`.
     Raises ValueError for an unknown name, for a wrong configuration, and for a dataset in which one
     answer solves all problems.
     """

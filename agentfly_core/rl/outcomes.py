@@ -28,7 +28,8 @@ class Outcomes:
 
         rewards       tensor([1.0, 0.0])             float64 [n], the weighted sum of all rewards
         token_rewards float64 [n, longest], in the layout of `sequences`. The reward of a turn is on
-                      its last sampled token. The sum of row i is `rewards[i]`.
+                      its last sampled token. The sum of row i is `rewards[i]`, or 0 if the
+                      batch has no sampled tokens of trajectory i.
         parts         {"exact": tensor([1.0, 0.0])}  for each reward, its unweighted values,
                                                      float64 [n]
         weights       {"exact": 1.0}                 the weight of each reward
@@ -36,16 +37,18 @@ class Outcomes:
                                                      compared with each other
         episodes      tensor([0, 1])                 int64 [n], the index of each trajectory's
                                                      episode
-        states        (("4f2a..", "9b01.."), ("4f2a..",))  the state key before each turn
+        states        (("4f2a..", "9b01.."), ("4f2a..",))  for each turn, the state key of the
+                      environment before the turn (see `Environment.state_key`). Without a state
+                      key, it is the text of the messages since the previous turn.
         leaves        ((0, 0), (1,))                 for each turn, the index of the trajectory that
                       sampled the turn. Turns before a fork were sampled by the fork's parent.
         baselines     tensor([0.0, 0.0])             float64 [n], the reward of the greedy episode
                                                      of the group, nan without a greedy episode
         tasks         {"single": (0, 1)}             the trajectories of each task
 
-    An entry in `parts` is nan if the task of the trajectory does not have this reward. If a
-    trajectory does not have sampled tokens, its `token_rewards` are 0. If several speakers have the
-    same role, such as worker and worker/2, an episode has a trajectory for each of them.
+    An entry in `parts` is nan if the task of the trajectory does not have this reward. If several
+    speakers have the same role, such as worker and worker/2, an episode has a trajectory for each
+    of them.
     """
 
     rewards: Tensor

@@ -160,7 +160,10 @@ class Child:
 
 @functools.cache
 def sweep() -> None:
-    """Kill child processes of Python processes that died. Only the first call has an effect."""
+    """Kill each child process that still runs although its Python process is dead.
+
+    Only the first call in a process has an effect.
+    """
     if ended := orphans_killed(None):
         _log.warning(
             "The processes %s were ended, because environments of a killed run had left them "

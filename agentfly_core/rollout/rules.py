@@ -290,10 +290,10 @@ class EpisodeRules:
         return {}
 
     def template_of(self, form: Form) -> ChatTemplate:
-        """Return the template that renders conversations of a form.
+        """Return the template that renders conversations with the settings in `form`.
 
-        Raises ValueError if the form switches reasoning on or off, but the template does not
-        support this.
+        Raises ValueError if `form` switches reasoning on or off, but the template does not support
+        this.
         """
         if form.key not in self._templates:
             template = self.template

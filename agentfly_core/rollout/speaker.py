@@ -37,7 +37,7 @@ class Context:
         """Append messages and sample a reply. Tool calls in the reply are not executed.
 
         Raises EpisodeOver at the limit `max_turns`, `max_model_len` or `max_sampled_tokens`. Raises
-        PromptTooLong if the opening of the episode is already too long. Raises ServiceLost if the
+        PromptTooLong if the episode's first prompt is already too long. Raises ServiceLost if the
         sampler dies.
         """
         before = self._last
@@ -127,7 +127,7 @@ class Speaker:
         The prompt reuses the tokens of the longest earlier conversation with which the list begins.
         A reply that reaches a limit of the episode is returned, with `Reply.limit` set. Raises
         EpisodeOver if a limit leaves no turn or no token for a reply. Raises PromptTooLong if the
-        opening is already too long, and ServiceLost if the sampler dies.
+        episode's first prompt is already too long, and ServiceLost if the sampler dies.
         """
         settings = self.settings(sampling)
         form = settings.form.key

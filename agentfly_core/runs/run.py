@@ -278,8 +278,8 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 def problems_played(store: Store, name: str) -> Counter[str]:
     """Count the played and scored problems of a run for each task: `{"single": 960}`.
 
-    If a time limit ended the run early, the store may also contain episodes of steps after the last
-    step. Problems of these steps are not counted.
+    If a time limit ended the run early, the store may also contain episodes of a step that the run
+    did not finish. The problems of this step are not counted.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}

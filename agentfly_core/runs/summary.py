@@ -42,6 +42,7 @@ class Evaluation:
     - `policy`: the digest of the policy
     - `split`: the split, or the name of a dataset in the setting evaluate.datasets
     - `solved`: for each problem, the share of its episodes that are solved
+    - `seconds`: the total duration of the evaluation's stages
     - `time_ms`: when the evaluation ended, in milliseconds since 1970
     - `pass_at`: pass@k for each k
     - `by`: the success for each value of a fact (entry of `Problem.facts`), and for each task

@@ -61,8 +61,8 @@ class Sandbox:
     ) -> AsyncIterator[Execution]:
         """Yield an execution, which ends at the end of the `async with` block.
 
-        The execution runs one request, or several requests with `kept=True`. Raises OSError if the
-        execution cannot be started.
+        The execution runs one request. After a request with `ExecRequest.kept`, it can run further
+        requests. Raises OSError if the execution cannot be started.
         """
         spare = None if modules else self._spared()
         connection, cgroup = spare or await self._ready(modules)

@@ -41,7 +41,7 @@ class Remote:
         return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
 
     def path(self, name: str) -> str:
-        """Return the path of an object in the file system."""
+        """Return the path of an object in the file system `fs`: "bucket/exp/NAME"."""
         return f"{self.uri.partition('://')[2]}/{name}"
 
     @contextmanager

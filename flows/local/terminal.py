@@ -29,7 +29,7 @@ class VisibleStream:
         """The original stream. The library rich writes its own control sequences to it."""
 
     def write(self, text: str) -> int:
-        """Write a text.
+        """Escape the control characters of a text, and write it.
 
         On a terminal, a carriage return at the beginning or the end of the text is not escaped,
         because progress bars need it.
@@ -109,7 +109,7 @@ def output(
     """Print a result.
 
     With `as_json`, print the result of `document` as JSON. Otherwise print the result of `view` on
-    the terminal. If `wrap` is True, long lines on the terminal are broken.
+    the terminal, where long lines are broken only if `wrap` is True.
     """
     if as_json:
         print_json(document())

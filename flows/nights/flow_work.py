@@ -46,9 +46,10 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if the files of a training step do not fit on the disk.
+        """Raise NoSpace if the files of a training step of the night do not fit on the disk.
 
-        This is checked only if the experiment's model is already in the store.
+        This is checked only if the experiment's model is already in the store. `changes` are
+        settings that apply only to this night.
         """
         experiment = self._experiment(changes)
         if model := experiment.start_policy:

@@ -69,10 +69,11 @@ def scores_answers(reward: Reward) -> bool:
 def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     """Play some of the problems with the oracle and the idle policy. Return lines of a report.
 
-    The constant PLAYED is the largest number of problems that are played. Problems are played only
-    if the experiment has environments, or a reward without example answers. Rewards that use a
-    service are not checked. Raises GateClosed if the oracle plays problems, but the rewards can
-    score none of them.
+    The constant PLAYED is the largest number of problems that are played. The episodes check the
+    environments, and the rewards without example answers. Rewards that use a service are not
+    checked. No problem is played if there is nothing to check, or if `warm_start.demonstrations` is
+    not a function. Raises GateClosed if the oracle plays problems, but the rewards can score none
+    of them.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]

@@ -98,10 +98,10 @@ class Connection:
     def received(self) -> FromWorker | None:
         """Return the next message of the worker, or None if no message arrives in time.
 
-        The constant LOOK is the waiting time. At its end, a blocked worker is killed. A worker
-        counts as blocked if its last heartbeat is too old. The maximum age is the longest time
-        limit of its running calls plus the constant MARGIN. Raises Disconnected if the worker has
-        died.
+        The constant LOOK is the waiting time. If no message arrives, a blocked worker is killed
+        before the method returns. A worker counts as blocked if its last heartbeat is too old. The
+        maximum age is the longest time limit of its running calls plus the constant MARGIN. Raises
+        Disconnected if the worker has died or has closed the connection.
         """
         try:
             message = decoded(self.process.lines.receive(LOOK))

@@ -47,9 +47,9 @@ def vaults(
 class Vault(Environment):
     """A vault with six handles, which are turned one after the other.
 
-    A lamp lights after the turn of one of the handles. The colour of the lamp determines the
-    correct direction of the next turn. If the next turn has this direction, the vault opens after
-    the sixth turn.
+    A lamp lights once, after the turn of one handle. The fact `handle` is the number of this
+    handle. The colour of the lamp determines the correct direction of the next turn. If the next
+    turn has this direction, the vault opens after the sixth turn.
     """
 
     async def reset(self, problem: Problem) -> None:

@@ -176,9 +176,9 @@ def mask(cells: Collection[Voxel]) -> Mask:
 
 
 def in_reach(cells: Mask) -> Mask:
-    """Return a mask of all cells that have a True cell of the mask `cells` near them.
+    """Return a mask of all cells near which another cell is True in the mask `cells`.
 
-    Two different cells are near each other if no coordinate differs by more than REACH.
+    Two cells are near each other if none of their coordinates differs by more than REACH.
     """
     counts = cells.astype(np.int32)
     for axis in range(3):

@@ -29,7 +29,7 @@ class Plot(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Clear the plot. Raises KeyError without the fact `parts`."""
+        """Clear the plot. Raises KeyError if the problem lacks the fact `parts`."""
         self._parts, self._stock = dict(problem.facts["parts"]), problem.facts.get("stock")
         self.blueprint, self.world = "", VoxelWorld(self._stock)
 

@@ -93,7 +93,7 @@ class MarkedReply:
     marks: Mapping[str, tuple[str, str]]
 
     def read(self, text: str) -> tuple[Fields, bool]:
-        """Return the texts by name.
+        """Return the text between each pair of delimiters, by the pair's name in `marks`.
 
         The second value is True if a delimiter is missing, or if there is text outside of the
         delimiters.

@@ -52,7 +52,9 @@ class Placeholder(Generic[R]):
         return self._task.__await__()
 
     async def error(self) -> BaseException | None:
-        """Wait until the work has ended. Return its error, or None if it succeeded."""
+        """Wait until the work of this placeholder has ended. Return its error, or None if it
+        succeeded.
+        """
         await asyncio.wait([self._task])
         return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
 

@@ -139,7 +139,8 @@ class Reading:
     The episode's answer is a JSON object:
 
     - `states`: the hidden states [layers, width] of all layers at the last token of the prompt,
-      encoded as text by `packed`. The prompt is the problem, followed by the message `answer`.
+      encoded as text by `packed`. The prompt is the problem, followed by the text of the setting
+      `answer` as a message.
     - `contrast`: the hidden states after the message HIGH minus the hidden states after the message
       LOW, encoded like `states`. Both messages follow the problem. HIGH instructs the model to
       judge its knowledge carefully, and LOW instructs it not to.

@@ -76,7 +76,10 @@ class MLE(Environment):
         return printed, result.files[SUBMISSION]
 
     def submit(self, submission: bytes) -> tuple[float, float]:
-        """Grade a submission. Return the score on the public rows, and the increase of `rank`."""
+        """Grade a submission.
+
+        Returns its score on the public rows, and the increase of `rank`, the best HumanRank so far.
+        """
         public, private = self.task.scores(submission)
         before, metric = self.rank, self.task.metric
         self.executions += 1

@@ -60,7 +60,8 @@ def textworld(
     things: Annotated[int, Field(ge=1, le=50)] = 8,
     moves: Annotated[int, Field(ge=1, le=19)] = 1,
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. A prompt has the objective, and describes the starting room:
+    """Make problems for each split. Each problem is a hunt for an object. A prompt has the
+    objective, and describes the room in which the hunt starts:
 
         Problem("old-key-4711-n", "Take the old key, which lies in the Dim Sauna. You can take "
             "only once.\\n-= Cozy Bar =-\\nYou've entered a bar. A cozy one...",
@@ -72,7 +73,8 @@ def textworld(
     seconds. The shortest path from the starting room to the object has at least `moves` moves.
     All hunts for the same object, such as "old key", are in the same split. The split of an object
     does not depend on the seed. Hunts for an object with a different adjective, such as "new key",
-    may be in another split. Raises ValueError if more problems are requested than the worlds have.
+    may be in another split. Raises ValueError if more problems are requested than the worlds have
+    hunts.
     """
     draw = random.Random(seed)
     # the seeds are distinct, because splits must not share a world

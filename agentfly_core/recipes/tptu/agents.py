@@ -22,9 +22,9 @@ _WORKING = (
 class OneStep:
     """The one-step agent of TPTU (TPTU-OA). It plans all sub-tasks, executes them, and answers.
 
-    The main speaker is the planner. For each sub-task, the speaker `worker` writes the first
-    argument of the tool call. If the planner's reply is not a plan, the episode ends. The settings
-    are:
+    The main speaker is the planner. For each sub-task, the speaker `worker` writes the input of the
+    tool. A tool gets this text as its first and only argument. If the planner's reply is not a
+    plan, the episode ends. The settings are:
 
     - `instructions`: whether the planner gets the tools and the schema of a plan. If not, it gets
       only the question.

@@ -165,8 +165,8 @@ class SeedGroup:
 
     @property
     def runs(self) -> str:
-        """The name of the first policy, and the number of the other policies in the group:
-        `mine@15 and 2 more seeds`.
+        """The name of the group's first policy, and the number of its other policies, which have
+        other seeds: `mine@15 and 2 more seeds`.
         """
         first, *more = (policy.name for policy in self.policies)
         return f"{first} and {counted(len(more), 'more seed')}" if more else first

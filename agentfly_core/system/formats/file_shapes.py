@@ -98,9 +98,10 @@ class ParentPolicy(ArtifactRecord):
 
 
 class StartRecord(ArtifactRecord):
-    """The content of start.json: a reference to the policy before the first step.
+    """The content of start.json: a reference to the policy with which the steps begin.
 
-    `before` has the outputs of the stages before the first step.
+    `before` maps the name of each stage before the first step, such as "prepare", to references to
+    the stage's outputs.
     """
 
     before: NotRequired[dict[str, list[ArtifactRecord]]]

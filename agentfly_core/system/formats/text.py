@@ -187,7 +187,10 @@ def guard_logs() -> None:
 
 @contextmanager
 def keeping_secrets() -> Iterator[None]:
-    """Remove secrets from errors that the `with` block raises, and from all later log records."""
+    """Remove secrets from errors that the `with` block raises.
+
+    Secrets are also removed from all log records from now on, even after the `with` block.
+    """
     guard_logs()
     try:
         yield
