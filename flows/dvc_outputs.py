@@ -76,7 +76,8 @@ def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
 def write(experiment: str, name: str, value: Artifact | Evaluation) -> None:
     """Write the file `name`.json for DVC, if DVC started this process.
 
-    The file has the uri and digest of an artifact, or the held-out success of a policy.
+    For an artifact, the file has its uri and digest. For an evaluation, it has the held-out success
+    of the policy.
     """
     if wanted():
         write_json(folder(experiment) / f"{name}.json", value.to_json())

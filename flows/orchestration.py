@@ -86,10 +86,10 @@ def orchestrated(
 
 
 def next_step(error: Exception, again: Callable[[], str]) -> str:
-    """Return a sentence with the command that continues the work.
+    """Return a sentence that tells the user how to continue after an error.
 
-    For an error that the user must correct first, return a note that the same command would fail
-    again.
+    `again` returns the command that continues. If the user must correct something first, the
+    sentence says that the same command would fail again.
     """
     if isinstance(error, ValueError | GateClosed) and not isinstance(error, Damaged):
         return "The same command fails again until this error is corrected."

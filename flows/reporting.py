@@ -155,11 +155,11 @@ def report_rows(
     page: str,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Send the result rows of an experiment's flow to MLflow, as a table and as metrics.
+    """Send the result rows of a flow to MLflow, as a table and as metrics.
 
-    The step of a metric is its row number, beginning with 1. `page` is the address of the flow run
-    in Prefect. A flow run has one MLflow run, even if it is retried. If data could not be sent,
-    print the reason.
+    The first row gives the values of the metrics at step 1, the second row at step 2, and so on.
+    `flow` is the name of the flow, and `page` is the address of the flow run in Prefect. A flow run
+    has one MLflow run, even if it is retried. If data could not be sent, print the reason.
     """
     import pandas as pd  # takes half a second
 

@@ -84,10 +84,10 @@ class AuthorPart(ABC):
         return construct(made_of, self.settings) if isinstance(made_of, type) else made_of
 
     def with_settings(self, **settings: JSON) -> Self:
-        """Return a copy with these settings: `Search.with_settings(index="wiki")`.
+        """Return a copy of this tool or reward with settings: `Search.with_settings(index="wiki")`.
 
-        The settings are arguments of the class `made_of`. Raises ValueError if settings are wrong
-        or missing, or if `made_of` is not a class.
+        The settings are arguments of the decorated class (`made_of`). Raises ValueError if settings
+        are wrong or missing, or if a function was decorated instead of a class.
         """
         if not isinstance(self.made_of, type):
             raise ValueError(
@@ -184,8 +184,8 @@ async def call(
     `what` is the name of the function in errors, such as "The tool 'search'".
 
     Raises Overdue if the function runs for more than `seconds`. Time in which other calls block the
-    event loop is not counted. `lent` contains the environments that the function uses. After
-    Overdue, their attribute `spoilt` is True, because the function may still be running.
+    event loop is not counted. After Overdue, the function may still be running. Therefore, the
+    attribute `spoilt` of the environments that it uses (`lent`) is set to True.
 
     Other errors of the function are raised. Errors that derive from Exception are unchanged. All
     other errors, such as SystemExit, become RuntimeError.

@@ -60,7 +60,10 @@ class _Loop:
         self.answered = 0.0
 
     def require_answers(self) -> None:
-        """Raise LoopHeld if code has blocked the loop for too long."""
+        """Check that the loop still runs callbacks.
+
+        Raises LoopHeld if a call or other code has blocked the loop for too long.
+        """
         self.loop.call_soon_threadsafe(self._answer)
         holder = call_table.table.holder
         silent = time.monotonic() - self.answered > LONGEST

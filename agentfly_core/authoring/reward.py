@@ -108,9 +108,9 @@ class Reward(author_part.AuthorPart):
         """Score stored trajectories, and return one score for each trajectory.
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
-        problem. Otherwise, it has only one trajectory. `held` contains calls to skip. Trajectories
-        of skipped calls are Unscored. `episode` contains the trajectories of all speakers, for a
-        parameter of type Team.
+        problem. Otherwise, it has only one trajectory. If `held` contains the call of this reward
+        for the episode, the reward is not called and the scores are Unscored. `episode` contains
+        the trajectories of all speakers, for a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):

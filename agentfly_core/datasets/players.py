@@ -46,7 +46,7 @@ def another(draw: random.Random, right: str, like: Sequence[str]) -> str:
     """Return a wrong answer that has the same form as the answer `right`.
 
     If `right` is a number, the wrong answer is a number with the same number of digits. Otherwise
-    it is another entry of `like`.
+    the wrong answer is a random entry of `like` that differs from `right`.
     """
     if not right.isdigit():
         return draw.choice([other for other in like if other != right])

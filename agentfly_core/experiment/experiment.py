@@ -211,9 +211,10 @@ class Experiment:
     ) -> list[Scored]:
         """Score each trajectory with the rewards of its task.
 
-        `among` has all trajectories of the step, for rewards that compare episodes. In a mixture,
-        the reward that decides success in a task is also stored under the key GOAL, which all tasks
-        share. In an experiment without rewards, each trajectory gets the reward `Unscored`.
+        `among` has all trajectories of the step, for rewards that compare episodes. In an
+        experiment with several tasks, each task has its own reward that decides success. This
+        reward is also stored under the key GOAL, which all tasks share. In an experiment without
+        rewards, each trajectory is `Unscored`.
         """
         if not self.whole.rewards:
             return [

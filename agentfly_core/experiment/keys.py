@@ -42,7 +42,7 @@ class StageKeys:
     settings: Settings
 
     def prepare(self) -> ArtifactKey:
-        """Return the key of the dataset.
+        """Return the key of the dataset, the artifact of the stage `prepare`.
 
         If settings of the dataset name files, the key covers the contents of these files.
         """

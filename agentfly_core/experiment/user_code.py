@@ -113,7 +113,10 @@ def recorded(code: Code, data_files: Iterable[str]) -> CodeRecord:
 
 
 def extended(before: CodeRecord, code: Code, data_files: Iterable[str]) -> CodeRecord:
-    """Return the code record of a continued run: `before`, updated with the digests of `code`."""
+    """Return the code record of a continued run: `before`, updated with the digests of `code`.
+
+    The state of the git repository is not updated.
+    """
     now = recorded(code, data_files)
     return {
         "modules": {**before["modules"], **now["modules"]},

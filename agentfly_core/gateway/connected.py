@@ -53,7 +53,8 @@ async def in_sandbox(
 async def isolates() -> bool:
     """Whether programs run in the sandbox. With AGENTFLY_SANDBOX=unsafe they run outside of it.
 
-    Raises Unavailable if this machine cannot run the sandbox.
+    Raises Unavailable if no backend of the sandbox works, or if the backend is bubblewrap, which
+    cannot run an agent's program.
     """
     return await asyncio.to_thread(confined.isolates)
 

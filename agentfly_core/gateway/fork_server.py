@@ -27,7 +27,7 @@ PID_BYTES = 16
 
 
 def main(link: socket.socket, script: str, modules: Sequence[str]) -> None:
-    """Import the modules. For each message on the socket, fork a process that runs the script."""
+    """Import the modules. Then, for each message on `link`, fork a process that runs the script."""
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:
         for module in modules:

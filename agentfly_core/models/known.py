@@ -38,8 +38,8 @@ end tokens.
 def require(model: ModelReference) -> None:
     """Raise ValueError if a package or folder of a model is missing, or if a folder is incomplete.
 
-    Models of the Hugging Face hub are not downloaded. A hub id without a revision is refused if it
-    looks like a mistyped folder.
+    This check does not download models of the Hugging Face hub. For a hub id without a revision, it
+    raises ValueError if the id looks like a mistyped folder.
     """
     match model:
         case PackagedModel(name):

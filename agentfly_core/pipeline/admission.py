@@ -112,10 +112,10 @@ class Candidate:
         return model
 
     def row(self) -> list[int]:
-        """Return random tokens; their number is the constant LENGTH.
+        """Return LENGTH random tokens as an input for the check.
 
-        Generated text is not used, because it may contain repetitions. With repeated tokens, a
-        wrong attention mask might not be detected.
+        A text that the model generated might repeat tokens. With repeated tokens, a wrong attention
+        mask might not be detected.
         """
         size = self.config().get_text_config(decoder=True).vocab_size
         return torch.randint(size, (LENGTH,), generator=torch.Generator().manual_seed(0)).tolist()
@@ -153,7 +153,8 @@ def require_learnable(folder: Path, dtype: str, site: Site) -> None:
     """Raise ValueError if the learner and transformers compute different log-probabilities for a
     model.
 
-    Models that the learner cannot train are accepted without this check.
+    Models that the learner cannot train are not checked, because they can still be played and
+    evaluated.
     """
     candidate = Candidate(folder, dtype, site)
     # such a model can still be played and evaluated

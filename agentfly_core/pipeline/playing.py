@@ -144,9 +144,9 @@ def of_step(
     With `greedy`, each problem gets one more episode at temperature 0.
 
     With `rollout.branching`, the returned list contains only the first episodes of each problem,
-    for example 2 of 8. Each of these episodes contains a share of the problem's other episodes
-    in its field `spares`, for example 3. If an episode forks while it is played, the fork replaces
-    one of its `spares`.
+    for example 2 of 8. The other 6 episodes are divided among these two, so the field `spares` of
+    each has 3 episodes. If an episode forks while it is played, the fork replaces one of its
+    `spares`.
     """
     size, begin = settings.group_size, settings.beginnings
     baselines = episode_specs(problems if greedy else [], 1, step, "baseline", 0.0, seeds)
@@ -163,10 +163,10 @@ def of_step(
 def of_test(
     settings: Evaluate, seed: int, problems: Sequence[Problem], name: str
 ) -> list[EpisodeSpec]:
-    """Make the episodes of a held-out evaluation.
+    """Make the episodes of an evaluation on a held-out split, such as validation or test.
 
-    `name` is the split. Seeds are the same for all policies, because policies are compared episode
-    by episode.
+    `name` is the name of the split. The seeds of the episodes are the same for all policies,
+    because policies are compared episode by episode.
     """
     temperature = settings.temperature
     return episode_specs(problems, settings.episodes, name, "evaluation", temperature, (seed, name))

@@ -67,7 +67,10 @@ class Replayed(SamplerSession):
     stops: Sequence[int]
 
     async def sample(self, request: Request) -> Sampled:
-        """Return the reply to a request, with its recorded tokens or as an encoded text."""
+        """Return the recorded tokens of the reply to a request.
+
+        If the reply has no recorded tokens, the sampler `script` encodes its text.
+        """
         if (call := self.replies[request.conversation.turn].call) is None:
             return await self.script.sample(request)
         # after another prompt, the recorded log-probabilities would not belong to the ids

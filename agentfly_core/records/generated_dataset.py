@@ -9,9 +9,9 @@ B = TypeVar("B", bound=Callable[..., Mapping[str, Sequence[Any]]])
 def generated(function: B) -> B:
     """Mark a dataset function that generates problems from its seed.
 
-    If the function generates the same problem for two seeds, the ids must be the same, too. Nightly
-    training can then generate new problems, to check again whether a new policy is better than the
-    old policy.
+    Nightly training can call a marked function with another seed, to check on new problems whether
+    a new policy is really better than the old policy. Problems that were already used are
+    recognized by their ids. So if two seeds generate the same problem, it must have the same id.
     """
     setattr(function, "generated", True)  # noqa: B010
     return function

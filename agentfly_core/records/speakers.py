@@ -148,9 +148,10 @@ def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) 
 
 
 def any_spread(episodes: Iterable[Earned]) -> bool:
-    """Whether the rewards of at least one speaker differ between the episodes of a problem.
+    """Whether at least one speaker has different rewards in different episodes of a problem.
 
-    If all rewards are equal, all advantages are 0, and the policy learns nothing from the problem.
+    If the rewards of each speaker are equal in all episodes, all advantages are 0, and the policy
+    learns nothing from the problem.
     """
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:

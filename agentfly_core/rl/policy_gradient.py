@@ -80,7 +80,7 @@ class PolicyGradient(ABC):
         return replace(self, kl=self.kl.after(before)) if self.kl else self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Compute the metrics of the KL penalty."""
+        """Return the metrics of the KL penalty. Subclasses may add metrics of their own."""
         return self.penalty.metrics(batch)
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -84,7 +84,11 @@ class EpisodeState:
         }
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Set all environments to their saved states. Raises the same errors as `state_of`."""
+        """Set all environments to their saved states.
+
+        Raises NotImplementedError if an environment does not implement `restore`. Raises
+        ServiceFailure for any other error of `restore`.
+        """
         for kind, one in self.environments.items():
             await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 

@@ -331,7 +331,11 @@ class EpisodeRules:
     def parse(
         self, sampled: Sequence[Sampled], stop: Sequence[str], form: Form | None = None
     ) -> Message:
-        """Parse the message of a reply that may end at one of the strings `stop`."""
+        """Parse a reply into a message.
+
+        `sampled` has the parts of the reply in order. `stop` lists the strings at which the reply
+        may end. If `form` is None, the form of these rules is used.
+        """
         finish, tokens = sampled[-1].finish, [*chain.from_iterable(s.tokens for s in sampled)]
         ended_by = (stop,) if finish == "stop_string" else ()
         # the template can parse its own stop tokens, but no other end tokens of the model

@@ -37,8 +37,8 @@ class Context:
         """Append messages and sample a reply. Tool calls in the reply are not executed.
 
         Raises EpisodeOver at the limit `max_turns`, `max_model_len` or `max_sampled_tokens`. Raises
-        PromptTooLong if the episode's first prompt is already too long. Raises ServiceLost if the
-        sampler dies.
+        PromptTooLong if the first prompt of the episode leaves no room for a reply. Raises
+        ServiceLost if the sampler dies.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -176,7 +176,7 @@ class Speaker:
         settings: ReplySettings,
         context: Context | None = None,
     ) -> Reply:
-        """Sample a reply after the reply `before` and the messages `read`. Add it to `context`."""
+        """Sample the reply after `before` and `read`. It becomes the last reply of `context`."""
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)

@@ -230,7 +230,7 @@ def settled(settings: Mapping[str, JSON]) -> list[str]:
 
 
 def typed(value: JSON) -> str:
-    """Return the value of a setting as it is typed in YAML: `[1, 2]`."""
+    """Return the value of a setting as YAML on one line: `[1, 2]`."""
     return strict_yaml.dump(value, flow=True).strip()
 
 

@@ -166,7 +166,10 @@ class _Played:
         return [self.scored[episode[0].id] for episode in self.episodes]
 
     def conversation(self, tools: Sequence[str]) -> dict[str, float]:
-        """Compute the metrics of the episodes' endings, turns, tokens and tool calls."""
+        """Compute the metrics of the episodes' endings, turns, tokens and tool calls.
+
+        `tools` has the names of the tools. Calls with other names count as bad calls.
+        """
         turns = [turn for t in self.trajectories for turn in t.turns]
         sampled = [turn for turn in turns if turn.sampled]
         reasoned = [turn.sampled[0].tokens for turn in sampled if turn.reply.reasoning]
@@ -268,8 +271,9 @@ def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Return the share of turns that start a new context because the agent changed earlier
     messages.
 
-    The result has the total, such as `{"history_rewrites": 0.1}`, and a share for each cause.
-    Assistant messages in the first prompt of an agent are few-shot examples and count as unchanged.
+    The key `history_rewrites` has the total share, for example 0.1. A key such as
+    `history_rewrites/text` has the share of one cause. Assistant messages in the first prompt of an
+    agent are few-shot examples and count as unchanged.
     """
     causes = Counter(cause for one in trajectories for cause in _causes(one))
     turns = max(1, sum(len(one.turns) for one in trajectories))

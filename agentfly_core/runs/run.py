@@ -205,7 +205,7 @@ class Run:
     def dataset_digest(self) -> str | None:
         """The digest of the run's dataset, or None if the run has not used a dataset yet.
 
-        A new fork has the digest of the run from which it was forked.
+        A fork that has not used a dataset yet has the digest of the run from which it was forked.
         """
         fork, own = self.settings.fork, self.record.get("dataset_digest")
         origin = record_of(self.store, fork.run) if fork and own is None else None

@@ -98,7 +98,7 @@ class Cgroups:
         return cls("none", ())
 
     def sweep(self) -> None:
-        """Remove the groups of AgentFly processes that have died."""
+        """Remove the groups that dead AgentFly processes have left behind."""
         for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
             if not mark_alive(folder.name):
                 Cgroup((folder,)).removed()

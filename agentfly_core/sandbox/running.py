@@ -57,9 +57,9 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the next call of `run` continues with the state of the last call.
+        """Whether the interpreter is running, so the next call of `run` continues with its state.
 
-        Before the first call, this is False.
+        Before the first call of `run`, this is False.
         """
         return self._execution is not None and self._execution.alive
 

@@ -138,7 +138,7 @@ class Store:
     def holds(self, uri: str) -> bool:
         """Whether an artifact is published at `uri`.
 
-        If its manifest is damaged, a warning is logged and the result is False.
+        If the artifact's manifest is damaged, a warning is logged and the result is False.
         """
         with _damaged_is_unpublished():
             return self.get(uri) is not None

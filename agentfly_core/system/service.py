@@ -68,8 +68,9 @@ class Service:
     def claim(self, log: Path, run: str) -> dict[str, str]:
         """Create the folders and files of the service.
 
-        Returns environment variables by which the processes of the service are found later. Raises
-        ValueError if the path of the socket is too long, or if other users can enter its folder.
+        Returns environment variables for the processes of the service. They mark the processes, so
+        that these can be found and killed if their owner dies. Raises ValueError if the path of the
+        socket is too long, or if other users can enter its folder.
         """
         if len(self.address) > LONGEST_ADDRESS:
             raise ValueError(

@@ -58,7 +58,10 @@ class ChildState:
         return None
 
     def write(self, address: str) -> None:
-        """Write the state of the service at an address. The write is atomic."""
+        """Write this state to the file `{address}.state`. The write is atomic.
+
+        `address` is the address of the service.
+        """
         part = Path(f"{address}.part")
         part.write_text(json.dumps(asdict(self)))
         # a rename, because the owner reads the file again and again, and must not read half of it

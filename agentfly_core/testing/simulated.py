@@ -19,11 +19,11 @@ _policy: ContextVar["Simulated | None"] = ContextVar("policy", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The input of a skill, such as `Visible("main", ("Reply with a plan.", "41+58?"), draw)`.
+    """What a skill sees: `Visible("main", ("Reply with a plan.", "41+58?"), draw)`.
 
-    A skill is a function that returns a reply of a simulated policy. `speaker` is the speaker's
-    name. `texts` has the texts of all messages; the last text is the newest. `draw` is a random
-    generator that is seeded with the speaker and the texts.
+    A skill is a function that returns a reply of a simulated policy, and this is its argument.
+    `speaker` is the speaker's name. `texts` has the texts of all messages, the newest last. `draw`
+    is a random generator that is seeded with the speaker and the texts.
     """
 
     speaker: str

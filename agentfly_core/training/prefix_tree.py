@@ -39,7 +39,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class PrefixTrees:
-    """Trees of tokens in preorder, padded on the right.
+    """Trees of tokens in preorder.
+
+    N is the size of the largest tree, and T the length of the longest row. Smaller trees and
+    shorter rows are padded on the right.
 
     The two rows [1, 87, 4, 2] and [1, 87, 5] form one tree:
 

@@ -33,7 +33,7 @@ from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 
 @dataclass
 class Updater:
-    """Runs an update. Every rank has all data and computes a part of the rows.
+    """Runs an update. Every rank has the data of the whole update, and computes a part of the rows.
 
     Some of the metrics:
 

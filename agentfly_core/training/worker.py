@@ -153,8 +153,8 @@ def _write(lines: TextIO, reply: jobs.WorkerReply) -> None:
 def answer(worker: Worker, request: str, reply: Send) -> None:
     """Handle a request on every rank, and reply to the client.
 
-    After an error, the memory of the learner is freed. If only some of the ranks fail, this process
-    exits, because the other ranks may hang in a collective operation.
+    After an error, the learner and the reference policy are removed from memory. If only some of
+    the ranks fail, this process exits, because the other ranks may hang in a collective operation.
     """
     try:
         received = REQUEST.validate_json(worker.ranks.broadcast(request))

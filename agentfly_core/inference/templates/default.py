@@ -10,7 +10,7 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
     """Return the chat template that `template.use: default` means for a model.
 
-    The result is the model's own chat template, or Hermes in three cases:
+    The result is the model's own chat template. In three cases, it is the template Hermes instead:
 
     - The model lacks a chat template.
     - The model is a nano model (`nano` or `nano:<recipe>`).

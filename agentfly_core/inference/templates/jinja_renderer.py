@@ -106,7 +106,11 @@ class JinjaRenderer:
     def render(
         self, chat: ChatRows, tools: Sequence[dict[str, JSON]] = (), prompt: bool = False
     ) -> str:
-        """Run the template. Raises ValueError if the template refuses the messages."""
+        """Render a chat with the template, and return the text.
+
+        With `prompt`, the template appends the header of the next reply (`add_generation_prompt`).
+        Raises ValueError if the template refuses the messages.
+        """
         try:
             return str(
                 self._tokenizer.apply_chat_template(

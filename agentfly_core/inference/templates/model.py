@@ -120,7 +120,8 @@ class ModelTemplate:
     ) -> tuple[int, ...] | None:
         """Encode the messages in `read`, which follow the tokens of `reply`.
 
-        `before` contains all messages up to and including the reply; see `ChatTemplate.extend`.
+        `before` contains all messages up to and including the reply. Returns None if the new
+        messages change the tokens of earlier messages. For details, see `ChatTemplate.extend`.
         """
         whole = self._renderer.text((*before, *read), self._replies.tools)
         prompt = self._renderer.text(before[:-1], self._replies.tools)

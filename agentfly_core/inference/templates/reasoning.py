@@ -40,7 +40,10 @@ class ReasoningMarks:
         return reasoning, re.sub(rf"\A(?:{self.answer})", "", rest)
 
     def joined(self, reasoning: str, rest: str, opened: bool) -> str:
-        """Return the text of a reply with this reasoning and this visible text (`rest`)."""
+        """Return the text of a reply with this reasoning and this visible text (`rest`).
+
+        With `opened`, the prompt already contains the opening tag, so the text begins without it.
+        """
         before, after, behind = self.spaces
         begin = "" if opened else f"{self.open}{before}"
         return f"{begin}{reasoning}{after}{self.close}{behind}{rest}"

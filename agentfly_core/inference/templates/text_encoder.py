@@ -24,12 +24,14 @@ SHARED = 4
 class TextEncoder:
     """Encodes text like a tokenizer, but only text that `mark` has marked becomes added tokens.
 
+    Exceptions are added tokens for white space and HTML tags, which need no mark.
+
         encoder = TextEncoder(tokenizer)
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
 
-    The encoder uses a copy of the tokenizer in which added tokens have secret names. Raises
-    ValueError if the tokenizer does not belong to the library `tokenizers`, or if plain text can
-    produce an added token.
+    The encoder uses a copy of the tokenizer in which added tokens have secret names. `mark`
+    replaces the ordinary names by these names. Raises ValueError if the tokenizer does not belong
+    to the library `tokenizers`, or if plain text can produce an added token.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:

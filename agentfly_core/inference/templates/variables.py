@@ -25,7 +25,8 @@ def jinja_of(tokenizer: PreTrainedTokenizerBase, tools: Sequence[dict[str, JSON]
 
 
 def switch_of(jinja: str, variables: Mapping[str, JSON]) -> str:
-    """Return the name of the variable that switches reasoning on or off, or "" if none does.
+    """Return the name of the variable with which a chat template (`jinja`) switches reasoning on or
+    off. Return "" if the template has no such variable.
 
     Raises ValueError if `variables` contains a variable that the template does not read.
     """

@@ -23,6 +23,8 @@ class Evaluator:
     """Evaluates policies on the dataset `data` of an experiment.
 
     Example: `Evaluator(Stages(), experiment, data).on_split(player, policy, "validation", 3)`.
+    Here, the policy was published after step 3.
+
     `further` maps the names in evaluate.datasets to evaluators of these datasets. The method
     `with_datasets` makes these evaluators.
     """

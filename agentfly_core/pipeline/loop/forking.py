@@ -75,10 +75,13 @@ def check_start(run: Run | RunRequest) -> None:
 def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
     """Raise ValueError if a new fork cannot continue from its origin, the run `fork.run`.
 
-    A fork needs the policies from which its first steps sample. If the fork inherits the optimizer
-    state, it also needs the learner state. An error is raised if one of these files is missing. An
-    error is also raised if `settings` change the order of problems, or do not fit the learner
-    state.
+    The error is raised in these cases:
+
+    - A policy is missing from which the first steps of the fork sample.
+    - The run.json of the origin is missing.
+    - `settings` would change the order of the problems.
+    - The fork inherits the optimizer state, but the learner state is missing or does not fit
+      `settings`.
     """
     # with staleness (sampling from older policies), the first steps also use policies before
     # `fork.step`

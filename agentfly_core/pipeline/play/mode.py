@@ -48,7 +48,10 @@ class Mode:
         return sampler
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """Return the spec for the episodes: `spec` itself, or a changed copy."""
+        """Return the spec for the episodes: `spec` itself.
+
+        Subclasses may return a changed copy, for example with another agent and other limits.
+        """
         return spec
 
     def ended(self, trajectory: Trajectory) -> None:

@@ -47,7 +47,7 @@ def evenly(items: Sequence[T], most: int) -> list[T]:
 
 
 async def idle(conversation: Conversation) -> str:
-    """Reply with an empty text. This function is the idle policy."""
+    """Play as the idle policy, which always replies with an empty text."""
     return ""
 
 

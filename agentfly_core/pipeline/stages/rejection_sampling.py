@@ -50,7 +50,8 @@ def choose(
 ) -> dict[str, float]:
     """Choose at most `warm_start.episodes` successful episodes, and write them to `folder`.
 
-    Returns metrics with the number of episodes. Raises ValueError if no episode was successful.
+    Returns the metric `demonstrations`, the number of chosen episodes. Raises ValueError if no
+    episode was successful.
     """
     successes = construct(RejectionSampling, settings.settings)
     if not (chosen := successes.among(played, settings.episodes)):

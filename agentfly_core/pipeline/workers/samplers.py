@@ -156,8 +156,9 @@ def _written(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def endpoint_of(store: Store, policy: Pointer) -> str:
-    """Return the name of the chat service that is used as this policy. Return "" if the policy is a
-    model.
+    """Return the name of the chat service that gives the replies of this policy.
+
+    Returns "" if the policy is a model.
     """
     endpoint = store.part(policy, ENDPOINT_FILE)
     return str(endpoint["name"]) if endpoint else ""

@@ -11,9 +11,10 @@ from agentfly_core.recipes.arpo.vault import HANDLES, WAYS
 def handles(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
     """Return a policy that opens vaults with the tool `turn`.
 
-    A lamp lights after the turn of one of the six handles. The policy turns the next handle in the
-    direction that belongs to the lamp's colour. It turns all other handles left. In a share
-    `spoilt` of the episodes, it turns the handle after the lamp in a random direction instead.
+    A vault has six handles, which are turned one after the other. After one of these turns, a lamp
+    lights. Its colour determines the correct direction of the next turn. In a share `spoilt` of the
+    episodes, the policy turns in a random direction after the lamp. In the other episodes, it turns
+    in the correct direction. All other turns are to the left.
     """
 
     async def policy(conversation: Conversation) -> str:

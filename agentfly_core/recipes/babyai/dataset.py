@@ -24,10 +24,10 @@ def babyai(
         Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
-    An object, such as "green key" or "ball", is named in the missions of only one split. The split
-    of an object does not depend on the seed. Missions that the demonstrations cannot complete are
-    skipped. Raises ValueError if `levels` is empty or has an unknown level. Also raises ValueError
-    if 1,000 random seeds of a level give no suitable mission.
+    Each split has its own objects, such as "green key" or "ball". Its missions name no object of
+    another split. The objects of a split do not depend on the seed. Missions that the
+    demonstrations cannot complete are skipped. Raises ValueError if `levels` is empty or has an
+    unknown level. Also raises ValueError if 1,000 random seeds of a level give no suitable mission.
     """
     if not levels:
         raise ValueError("levels: got none, expected names such as BabyAI-PickupDist-v0.")

@@ -15,7 +15,7 @@ SHIFTS = tuple(product((0, -1, 1), repeat=3))
 
 
 class Assembly(NamedTuple):
-    """A building. `target` has the block of each cell.
+    """The building that was ordered. `target` has the required block of each cell.
 
     `owners` has the index of the part to which each cell belongs, or -1 for cells of no part.
     """
@@ -47,7 +47,8 @@ class Fit(NamedTuple):
     def value(self) -> float:
         """0.7 iou + 0.3 complete - 0.3 extra, at least 0.
 
-        The value is 1 only if world and building are equal. If `extra` is above 1, it counts as 1.
+        The value is 1 only if the shifted world and the building are equal. If `extra` is above 1,
+        it counts as 1.
         """
         return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
 

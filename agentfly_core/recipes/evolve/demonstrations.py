@@ -38,8 +38,9 @@ def answered(system: str, prompt: str) -> str:
 def improved(asked: str, draw: random.Random) -> str:
     """Reply to the prompt CROSSOVER, which requests an improved agent. The reply is JSON.
 
-    The improved agent keeps only the skills that the questions need. If the questions need none of
-    the agent's skills, the agent keeps its first skill.
+    The prompt contains an agent and the questions to answer. The improved agent keeps only the
+    skills that these questions need. If they need none of the agent's skills, the improved agent
+    keeps the first skill.
     """
     (parent,), (_, names) = _agents(asked), _read(asked)
     kept = tuple(skill for skill in parent.skills if skill in names) or parent.skills[:1]

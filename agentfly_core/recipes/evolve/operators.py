@@ -90,7 +90,11 @@ class PromptOperators:
             return False
 
     async def update(self, result: str, results: Sequence[str]) -> str:
-        """Merge the answer so far (`result`) with the answers of all children (`results`)."""
+        """Prompt the model to merge answers, and return the merged answer.
+
+        `result` is the merged answer so far. `results` has the answers of the children in the new
+        generation.
+        """
         answers = "\n".join(f"Answer: {one}" for one in (result, *results))
         return await self._reply(f"{answers}\n{UPDATE}")
 

@@ -98,8 +98,11 @@ class Faults:
     ) -> Mapping[str, Any]:
         """Call the model with `ask` until a reply can be read, and return the reply's fields.
 
-        `ask` gets "", or the reason why the last reply could not be read. Raises HubFault for a
-        fault without a remedy in REMEDIES, and if no retry or new prompt is left.
+        The argument of `ask` is the reason why the last reply could not be read. Before any reply,
+        it is "".
+
+        Raises HubFault for a fault without a remedy in REMEDIES. Also raises HubFault if a fault
+        has the remedy of a retry or a new prompt, but no such attempt is left.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

@@ -27,8 +27,9 @@ def mask_search(
         Problem("017-2", "Fill in: Its founder has badge [mask] ...", {"answers":
             ["5738", "4821"], "masks": 2, "source": "017", "kind": "ramp"})
 
-    `masks` is the number of masks, and `source` the id of the masked page. Raises ValueError if a
-    file is missing, or if the files of a split have fewer problems than requested.
+    `masks` is the number of masks. `source` is the id of the page that the text or the question is
+    about. Raises ValueError if a file is missing, or if the files of a split have fewer problems
+    than requested.
     """
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}
     return {

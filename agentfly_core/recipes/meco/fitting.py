@@ -136,7 +136,8 @@ def fitted_to(
 ) -> MetaCogProbe:
     """Fit a probe to the hidden states of the readings `fit`.
 
-    The probe uses the given `layers`. With "auto", it uses the layer that predicts best.
+    The probe predicts whether the policy answers a question correctly without tools. It uses the
+    given `layers`. With "auto", it uses the layer that predicts best.
     """
     return MetaCogProbe.fit(fit.states, fit.correct, fit.policy, method, layers, fit.contrasts)
 

@@ -93,7 +93,10 @@ def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> 
 
 
 def scored(policy: str, evaluations: Mapping[str, Experiment]) -> ComparisonRow:
-    """Evaluate a policy, and return its row. Raises ValueError for episodes without a score."""
+    """Evaluate a policy in each experiment of `evaluations`, and return its row of the comparison.
+
+    Raises ValueError if an episode has no score.
+    """
     row: ComparisonRow = {"policy": policy}
     for name, one in evaluations.items():
         played = play(one, policy, one.settings.data.test, "test")

@@ -47,10 +47,11 @@ class TwiceScored:
     def of(cls, steps: Iterable[RescoredStep]) -> TwiceScored:
         """Pair the old and the new reward of each episode.
 
-        Greedy episodes that serve as a baseline are skipped. Episodes without an old reward are
-        skipped, too, if other episodes of the step have one. If all episodes of a step lack an old
-        reward, for example after an import, their old rewards are nan. In an episode with several
-        speakers, the speaker with the answer is compared.
+        Greedy episodes that serve as a baseline are skipped, and so are episodes without a new
+        reward. Episodes without an old reward are also skipped if other episodes of the step have
+        one. If all episodes of a step lack an old reward, for example after an import, their old
+        rewards are nan. If an episode has several speakers, the rewards of the speaker that gave
+        the answer are used.
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:

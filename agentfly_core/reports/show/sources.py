@@ -205,7 +205,10 @@ def evaluations(
 
 
 def solved_held_out(pairs: ScoredEpisodes, goal: str) -> dict[str, float]:
-    """Return, for each problem, the share of its episodes that are solved: `{"add-41-58": 1.0}`."""
+    """Return, for each held-out problem, the share of solved episodes: `{"add-41-58": 1.0}`.
+
+    `goal` is the key of the reward that decides whether an episode is solved.
+    """
     return solved_by_problem([one for one, _ in pairs], [scores for _, scores in pairs], goal)
 
 

@@ -54,9 +54,10 @@ class EpisodePath:
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """Return a copy of this path for a forked episode, with `fork` appended to `forks`.
+        """Return a copy of this path for a forked episode.
 
-        `fork` is the value that `Episode.fork` returns in the forked episode.
+        `fork` is the value that `Episode.fork` returns in the forked episode. It is appended to the
+        list `forks` of the copy.
         """
         # copied, because later changes of the parent's replies must not affect the child
         replies = {place: replace(reply) for place, reply in self.replies.items()}
