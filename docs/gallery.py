@@ -11,7 +11,7 @@ RECIPES = PAGE.parents[1] / "agentfly_core" / "recipes"
 HEAD = """\
 # Gallery
 
-Pick a ready-made experiment, show an episode of it, and train it:
+Pick a ready-made experiment, show an episode, and train it:
 
 ```
 agentfly play quickstart --policy oracle --split test -n 1
@@ -45,26 +45,26 @@ unless their READMEs name another command. The runs are from 24 to 29 November 2
 
 ## How hard are the tasks?
 
-Code generates all problems. The training, validation and test problems share nothing that
-identifies an answer, such as persons, file names or worlds. The oracle is the demonstration policy
-without mistakes. It acts only on text that it reads. Tests check that the oracle solves new
-problems, and that a policy which reads nothing does not (except in `meco`, which tests memorised
-answers). Number of solved problems, of 100 held-out problems:
+Except in `qwen2.5-3b-math`, code generates all problems. The training, validation and test problems
+share nothing that identifies an answer, such as persons, file names or worlds. The oracle is the
+demonstration policy without mistakes. It acts only on text that it reads. Tests check that the
+oracle solves new problems, and that a policy which reads nothing does not (except in `meco`, which
+tests memorised answers). Number of solved problems, of 100 held-out problems:
 
 | policy | `office` | `search` | `text-shop` | `terminal` |
 |---|---|---|---|---|
 | `--policy oracle` | 100 | 100 | 100 (mean reward 1.00) | 100 |
 | `--policy random` | 0 | 0 | 0 (0.00) | 0 |
-| the best constant answer (the same for all problems) | 6 | 6 | 5 (problems of one catalogue) | 2 |
-| the most frequent answer of each kind of problem | 7 | 7 | 6 (problems of one catalogue) | 1 |
+| the best constant answer (the same for all problems) | 6 | 6 | 5 (from a single catalogue) | 2 |
+| the most frequent answer of each kind of problem | 7 | 7 | 6 (from a single catalogue) | 1 |
 | the oracle with the pages or folder of another problem | | 4 | | 1 |
 
 ## How do I read the episodes?
 
 The oracle plays the episodes below (`smollm2-kinds`: a random policy). `|` marks text that the
-model read, `>` text that it sampled, and `.` events after the last reply. The header has the
-problem, the number of the episode among the problem's episodes (`chain`), the reward with its
-parts, and how the episode ended. `script` means a demonstration policy.
+policy read, `>` its replies, and `.` events after the last reply. The header has the problem, the
+number of the episode among the problem's episodes (`chain`), the reward with its parts, and how the
+episode ended. `script` means a demonstration policy.
 """
 _FIGURE = re.compile(r"^\|.*?([\d.]+ → [\d.]+ %[^|]*?) \|", re.MULTILINE)
 _EPISODE = re.compile(r"^```\nproblem .*?^```$", re.MULTILINE | re.DOTALL)
