@@ -42,8 +42,9 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 class Reward(author_part.AuthorPart):
     """A function that scores a trajectory, made by `@reward`; see also `author_part.AuthorPart`.
 
-    The first retry waits `backoff` seconds. The wait doubles with each further retry, but is at
-    most 30 seconds. At most `concurrency` calls run at once; None means no limit.
+    After ServiceFailure, a call is repeated up to `retries` times. The first retry waits `backoff`
+    seconds. The wait doubles with each further retry, but is at most 30 seconds. At most
+    `concurrency` calls run at once; None means no limit.
 
     `examples` is a function that returns right and wrong answers of a problem, as Examples.
     `agentfly prepare` scores these answers to check the reward. For a problem without a solution,

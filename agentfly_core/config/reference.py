@@ -41,7 +41,7 @@ class RunPolicy:
 
 @dataclass(frozen=True, slots=True)
 class LastPolicy:
-    """The last policy of a run: `LastPolicy("mine")` is `run:mine`. The field `step` is None."""
+    """The last policy of a run: `LastPolicy("mine")` is `run:mine`. `step` is always None."""
 
     run: str
     step: ClassVar[None] = None

@@ -90,7 +90,7 @@ class RecordedChat:
 
     @property
     def closing(self) -> tuple[Observation, ...]:
-        """The answers of tools after the last reply."""
+        """The answers of tools that follow the last reply of the chat."""
         last = self.messages[reply_places(self.messages)[-1] :]
         return tuple(item for item in last if isinstance(item, Observation))
 

@@ -41,7 +41,8 @@ class Experiment:
     - `origin`: for each setting, where its value comes from
     - `tasks`: the tasks by name. Without a mixture, the only key is `single`.
     - `whole`: all tasks joined to one task
-    - `pinned`: the result of `frozen` that was recorded when the run began, or None
+    - `pinned`: the digests of the untrained roles (see `frozen`) that were recorded when the run
+      began, or None
     """
 
     name: str

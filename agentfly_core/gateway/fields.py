@@ -24,7 +24,7 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """The treatment of a field.
+    """A rule for one field of a request: how the gateway treats the field.
 
     Example: `FieldRule(Treatment.NEUTRAL, "1 or 2", (1, 2))` accepts only the values 1 and 2.
 

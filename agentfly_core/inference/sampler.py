@@ -103,8 +103,8 @@ class SamplerSession(ABC):
     def open(self) -> None:  # noqa: B027
         """Record that one more branch (concurrent coroutine) of an episode is running.
 
-        A sampler with `waits_for_all` starts later batches only when this branch has also requested
-        a reply.
+        From now on, a sampler with `waits_for_all` samples a batch only after this branch, too, has
+        requested a reply.
         """
 
     def close(self) -> None:  # noqa: B027

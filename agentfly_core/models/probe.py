@@ -86,7 +86,7 @@ class Probe:
 
     @classmethod
     def of(cls, policy: Path, base: Path | None = None) -> Probe:
-        """Read the probe in the folder of a policy.
+        """Read the probe from the file probe.json in the folder of a policy.
 
         If the policy is an adapter, `base` is the folder of its base model. The dtype of an adapter
         is read from the config.json of the base model.

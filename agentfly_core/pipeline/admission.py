@@ -105,7 +105,10 @@ class Candidate:
         return load_policy(str(self.folder), self.dtype).to(self.site.device)
 
     def plain(self) -> PreTrainedModel:
-        """Load the model with transformers instead of the learner."""
+        """Load the model with transformers, without the learner.
+
+        The log-probabilities of this model are the expected values for the checks of the learner.
+        """
         model = lora.load(self.folder, None, self.dtype)
         model.to(self.site.device)  # type: ignore[arg-type] # the decorator hides the method's type
         model.eval()

@@ -43,7 +43,11 @@ class NewReward:
 
     @property
     def identity(self) -> list[JSON]:
-        """The reward's path, weight and settings, and the digests of its source files."""
+        """The values that identify this reward in the key of the new scores.
+
+        They are the reward's path, its weight and settings, the version of the stage `score`, and
+        the digests of the reward's source files.
+        """
         files: JSON = {**sources(self.path.partition(":")[0])}
         return [self.path, self.part.model_dump(mode="json"), VERSIONS["score"], files]
 

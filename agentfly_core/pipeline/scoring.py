@@ -122,15 +122,15 @@ def check_rewards(
 
 
 def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path) -> list[Scored]:
-    """Score the episodes in the folder `rollout` before all episodes of the step are played.
+    """Score one batch (a shard) of a step's episodes, while other batches may still be played.
 
-    The folder contains one batch (a shard) of the step. `scores` is the function
-    `Experiment.scores`. Some episodes can be scored only together with the other batches. These
-    episodes are missing in the result, and `score_episodes` scores them later:
+    The folder `rollout` contains the batch. `scores` is the function `Experiment.scores`. Some
+    episodes can be scored only together with the other batches. These episodes are missing in the
+    result, and `score_episodes` scores them later:
 
     - Episodes without a valid score. For example, a score may refer to a speaker that occurs only
       in another batch.
-    - All episodes, if a reward compares the episodes of a group. A group may extend over several
+    - All episodes, if a reward compares the episodes of a problem. These episodes may be in several
       batches.
     """
     trajectories = read_trajectories(rollout / EPISODES)

@@ -112,7 +112,8 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
     """Return the health signs that need a warning, by name.
 
-    A sign needs a warning if it was seen in at least `sign.steps` consecutive steps.
+    A sign needs a warning if it was seen in at least `sign.steps` consecutive steps. `metrics`
+    contains the numbers of steps from `lasting`.
     """
     return {
         name: sign

@@ -49,13 +49,15 @@ class Repeated(BadRow):
 def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, float]:
     """Build and check the splits of a dataset, and write them to `folder` as parquet files.
 
-    Returns the number of bad rows under the key "quarantined", and the number of repeated problems
-    under the key "repeated". Counts of 0 are left out.
+    The dataset function returns a BadRow for a row that cannot be used, and a Repeated for a row
+    that repeats a problem. Both are skipped, and listed in the file `quarantine`. Returns the
+    number of bad rows under the key "quarantined", and the number of repeated rows under the key
+    "repeated". Counts of 0 are left out.
 
-    Bad rows and repeated problems are skipped and listed in the file `quarantine`. Problems that
-    are in two splits are logged. Raises ValueError if there are more bad rows than
-    `data.tolerate_bad_rows`, if two problems have the same id, or if a split has a wrong number of
-    problems. For this number, a bad row counts as a problem.
+    If a split still contains a problem of another split, a warning is logged. Raises ValueError if
+    there are more bad rows than `data.tolerate_bad_rows`, or if two problems have the same id. Also
+    raises ValueError if a split has more problems than expected, or if its problems and bad rows
+    together are fewer than expected.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]

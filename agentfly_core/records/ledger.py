@@ -83,7 +83,8 @@ def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
 def pass_rates(folder: Path) -> PassRates:
     """Count the solved and the scored episodes of a step for each kind of problem.
 
-    `folder` contains the step's ledger. Raises ValueError if the step had no curriculum.
+    `folder` contains the step's ledger. Raises ValueError if the step had no curriculum, because
+    its ledger then lacks the kinds.
     """
     rows = _read(folder)
     if rows["kind"].isna().any():

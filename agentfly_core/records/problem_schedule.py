@@ -56,9 +56,9 @@ class SamplingRound:
     by_kind: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def drawn(self, schedule: ProblemSchedule) -> list[int | str]:
-        """Return the values that identify the round's problems.
+        """Return values that determine which problems this round draws.
 
-        These values are part of the key under which the rollout is stored.
+        The episodes of the round are stored under a key that contains these values.
         """
         key: list[int | str] = [self.greedy]
         if schedule.rollout.curriculum:

@@ -118,7 +118,10 @@ def compared_as(trajectory: Trajectory, scored: Scored) -> str:
 
 
 def group_of(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the id of the group of trajectories with which advantages compare `trajectory`."""
+    """Return the id of the group to which a trajectory belongs.
+
+    Advantages compare the trajectories of a group with each other.
+    """
     name = compared_as(trajectory, scored)
     return f"{trajectory.group}/{name}" if "/" in name else trajectory.group
 

@@ -56,7 +56,7 @@ class Child:
     The child gets the variables in `env` in addition to the inherited environment variables.
     `folder` is the child's private TMPDIR and also contains its stderr. The folder exists from
     `start` to `end`. If the Python process dies, the child's stdin is closed. The child should then
-    exit. If it does not, the next run kills it.
+    exit. If it does not, the next process that starts environments kills it.
     """
 
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:

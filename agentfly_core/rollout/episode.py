@@ -207,7 +207,7 @@ class Episode(Speaker):
 
         A block may begin at any time. Replies in the block can continue any conversation from
         before the block. After the block, later replies can continue the conversations of the
-        block, too. Seeds are derived from the prompts.
+        block, too. The seed of a reply depends on its prompt, not on the order of the blocks.
 
         Raises EpisodeOver after the end of the episode. Raises ValueError while a reply outside of
         `branch` blocks is running. With the in-process sampler, batches depend on the order in

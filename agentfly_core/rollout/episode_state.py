@@ -31,7 +31,11 @@ current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=
 
 @dataclass
 class EpisodeState:
-    """State that all speakers of an episode share, such as the sampler, environments and times."""
+    """State that all speakers of an episode share, such as the environments.
+
+    `session` samples their replies. `spans` records when replies, tool calls and other work began
+    and ended.
+    """
 
     spec: EpisodeSpec
     session: SamplerSession
@@ -193,10 +197,10 @@ class EpisodeState:
 
 
 async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
-    """Call `work`, such as `snapshot` of an environment, and return the result.
+    """Call `work`, which calls a method of the environment, and return the result.
 
-    Raises NotImplementedError if the environment does not implement the method. Raises
-    ServiceFailure for any other error.
+    `method` is the name of the called method, such as "snapshot". Raises NotImplementedError if the
+    environment does not implement this method, and ServiceFailure for any other error.
     """
     kind = type(environment).__name__
     try:

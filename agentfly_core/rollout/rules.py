@@ -100,9 +100,9 @@ class EpisodeSpec:
 
     @property
     def failed(self) -> str:
-        """The error text of an episode that killed a worker process, otherwise "".
+        """The error if this episode killed or blocked a worker process, otherwise "".
 
-        With an error text, the episode is not played again.
+        An episode with an error is not played again. It is recorded as failed.
         """
         return self.blamed.get(self.id, "")
 

@@ -350,7 +350,7 @@ class Speaker:
         return max(0, self.rules.max_sampled_tokens - sampled)
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
-        """Whether these messages are the opening that the episode's main speaker reads."""
+        """Whether these messages are the episode's opening. Only `Episode` can return True."""
         return False
 
     def _place(

@@ -25,6 +25,8 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 class Parts:
     """The running coroutines of `gather`, by branch, with their pending replies and tool calls.
 
+    With this record, `running` finds coroutines that wait for each other and cancels them.
+
     Some samplers delay a pending reply until every running coroutine has made a request. Such a
     reply is called held. `_pending` contains a pair (branch, held) for each pending reply or tool
     call.

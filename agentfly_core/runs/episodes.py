@@ -223,7 +223,7 @@ def answered_last(trajectory: Trajectory) -> list[Piece]:
 
 
 def marked(pieces: Iterable[Piece], width: int) -> list[str]:
-    """Format pieces as lines of at most `width` columns.
+    """Format the pieces of an episode's text as lines of at most `width` columns.
 
     Each line begins with a character for the kind of the piece, such as `>` for sampled text.
     """

@@ -301,7 +301,7 @@ def stages_before(store: Store, name: str) -> StagesBefore:
 
 
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
-    """Return the ids of a run in other systems.
+    """Return the ids of a run in Prefect and MLflow.
 
     If the file with the ids is damaged, a warning is logged and the result is empty.
     """

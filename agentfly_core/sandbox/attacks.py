@@ -22,15 +22,17 @@ print("inside", flush=True)
 class Attack:
     """A test attack on the sandbox.
 
-    - `code`: Python code, in which `{file}`, `{port}` and `{pid}` are replaced by the file, the
-      port and the process id of the target
+    The target of the attacks is a file with a secret, a port and a process outside of the sandbox.
+
+    - `code`: the Python code of the attack. `{file}`, `{port}` and `{pid}` are replaced by the
+      file, the port and the process id of the target.
     - `ends`: the expected statuses of the execution. The attack counts as successful if the status
       is not in `ends`, if the target is harmed, or if the code returns a file. It also counts as
       successful if the code prints "REACHED" or the secret of the target.
     - `limits`, `collect`: the limits of the execution, and the names of the files to return
-    - `probe`: whether the attack is also tried when a process chooses its sandbox. A sandbox is
-      used only if it stops all attacks with `probe`. For the backend `unsafe`, these attacks are
-      not tried.
+    - `probe`: whether the attack also belongs to the check before a process uses a sandbox. A
+      process uses only a sandbox that stops all attacks with `probe`. The backend `unsafe` is not
+      checked.
     """
 
     name: str

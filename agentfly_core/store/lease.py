@@ -101,7 +101,8 @@ def guard(remote: Remote, claim: Mapping[str, JSON]) -> None:
 def only_writer(store: Store, uri: str) -> Iterator[None]:
     """Hold the lock of a run during the `with` block, in a local or a remote store.
 
-    Raises Locked while another process holds the lock.
+    `uri` is the path of the run's folder in the store. Raises Locked if another process holds the
+    lock.
     """
     remote = store.remote
     with remote_lock(remote, uri) if remote else local_lock(store.path(uri)):

@@ -94,7 +94,7 @@ class Remote:
         return None
 
     def write(self, uri: str, text: str) -> None:
-        """Replace the text of an object."""
+        """Create an object with this text, or replace the text of an existing object."""
         self.guard()
         with self.asking("write", uri):
             self.fs.pipe_file(self.path(uri), text.encode())

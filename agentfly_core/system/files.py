@@ -141,8 +141,8 @@ class DiskFault(OSError):
 def naming(path: Path) -> Iterator[None]:
     """Convert disk errors of the `with` block to DiskFault.
 
-    The message names the path in the original error. If the error lacks a path, the message names
-    `path`.
+    The message of DiskFault names the path that the disk error contains, or `path` if the disk
+    error contains no path.
     """
     try:
         yield

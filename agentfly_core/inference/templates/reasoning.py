@@ -26,7 +26,7 @@ class ReasoningMarks:
     spaces: tuple[str, str, str] = ("\n", "\n", "\n\n")
 
     def begin(self, text: str, opened: bool) -> bool:
-        """Whether a reply begins with reasoning."""
+        """Whether a reply begins with reasoning. This is always so if `opened` is True."""
         return opened or text.lstrip().startswith(self.open)
 
     def split(self, text: str, opened: bool) -> tuple[str, str]:

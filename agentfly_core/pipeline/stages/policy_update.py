@@ -290,8 +290,8 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
     """Write the learner state after a step, if it is not stored yet.
 
-    A learner state is needed if the step becomes the last step of the run. The policy of this step
-    must be published.
+    This is needed if a time limit makes the step the last step of the run. Call this function only
+    after the policy of the step was published.
     """
     if not run.settings.update.weights:
         return

@@ -45,7 +45,7 @@ class Death:
 
     @property
     def suspects(self) -> list[str]:
-        """The ids of the episodes with unfinished calls."""
+        """The ids of the episodes with unfinished calls. One of them may have caused the death."""
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:

@@ -153,7 +153,7 @@ class Failed:
 
     @property
     def error(self) -> Exception:
-        """The error as an exception of its original type, or as a RuntimeError."""
+        """An exception of the type `kind`, or a RuntimeError if ERRORS lacks this type."""
         kind = ERRORS.get(self.kind, RuntimeError)
         # without calling __init__, because PromptTooLong has other parameters
         return kind.__new__(kind, self.text)

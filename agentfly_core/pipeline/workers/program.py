@@ -246,7 +246,10 @@ class _SessionBudget(Budget):
         self._service, self._session = name, session
 
     def take(self) -> None:
-        """Let the main process count a request. Raises BudgetSpent if the budget is spent."""
+        """Ask the main process to allow one more request, which it counts.
+
+        Raises BudgetSpent if the budget of the chat service is spent.
+        """
         if refusal := self._session.allowed(self._service).refusal:
             raise BudgetSpent(refusal)
 

@@ -40,7 +40,10 @@ class Plot(Environment):
         return f"The blueprint has {_counts(grid)}."
 
     def build(self) -> str:
-        """Clear the plot and build the submitted blueprint. Report built and missing blocks."""
+        """Clear the world, and build the submitted blueprint in it.
+
+        Returns a text about the built and the missing blocks.
+        """
         self.world = VoxelWorld(self._stock)
         done = build(self.world, drawn(self.blueprint))
         lines = [f"Built: {_counts(self.world.grid)}."]

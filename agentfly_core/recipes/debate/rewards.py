@@ -6,7 +6,10 @@ from agentfly_core.rewards.gold import right_answers
 
 @reward
 async def majority_right(team: Team) -> Score:
-    """1 if the episode's answer is right, else 0. Each debater gets 1 or 0 for its last answer."""
+    """1 if the episode's answer (the majority's answer) is right, else 0.
+
+    Each debater gets 1 or 0 for its own last answer.
+    """
     right = right_answers(team.trajectories[0].problem)
     own = {
         f"debater/{number}": float((one.answer or "").strip() in right)

@@ -90,7 +90,7 @@ class Evolve:
     async def evolved(self, episode: Episode, result: str) -> str:
         """Run the generations of the evolution, and return the merged answer.
 
-        `result` is the answer of the first agent.
+        `result` is the answer of the first agent, which is the parent of the first generation.
         """
         evolution = Evolution(self.operators(episode, result), self.player(episode), *self.sizes)
         parents: Sequence[AgentSpec] = [self.first]

@@ -13,10 +13,15 @@ class MessageHub:
             await north()
             hub.add(south)
 
+    At the beginning of the block, all members get the message `announcement`, if it is given.
+
     Hubs can be nested. Within the inner block, replies of the inner hub's members go only to the
     inner hub. After the inner block, the replies of these members go to the outer hub again, even
-    if the block raised an exception. At the end of its block, a hub waits until all its members
-    have finished their work. The hub then raises the first error of a reply that was not awaited.
+    if the block raised an exception.
+
+    At the end of its block, a hub waits until all replies and observations of its members have
+    ended. If some of them failed, the hub then raises the first error. Errors of replies that were
+    awaited are not raised again.
     """
 
     def __init__(

@@ -17,8 +17,8 @@ class ModelAgent:
     """An agent that gets its replies from a model.
 
     `system` is the text of the system message. Each user message has one line for each message that
-    the agent observed since its last reply. The model replies with fields, and the agent's reply is
-    the field `say`.
+    the agent observed since its last reply. `parser` reads named fields from the model's reply. The
+    field `say` is the agent's reply.
     """
 
     def __init__(self, system: str, model: AgentModel, parser: ReplyParser, faults: Faults) -> None:

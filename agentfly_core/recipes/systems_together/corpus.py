@@ -44,7 +44,7 @@ def pages(seed: int) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    """Write the pages to a file."""
+    """Write the pages of the corpus to a JSON-lines file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path, help="the JSON-lines file to write")
     parser.add_argument("--seed", type=int, default=0)

@@ -43,8 +43,9 @@ class CatalogueProduct:
         CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23,
                          {"colour": ["red", "grey"], "size": ["tiny", "small"]})
 
-    The fields are the id, the category, one attribute of each kind, the price, and the options. A
-    buyer can choose one option of each kind, such as "red".
+    The fields are the id, the category, the attributes, the price, and the options. There is one
+    attribute for each further list of the department in DEPARTMENTS. A buyer can choose one value
+    of each option, such as "red".
     """
 
     id: str

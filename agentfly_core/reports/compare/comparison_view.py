@@ -45,9 +45,11 @@ Curves = Mapping[str, Sequence[Curve]]
 def compared_runs(
     store: Store, references: Sequence[str], split: str
 ) -> tuple[RunComparison, Curves]:
-    """Compare runs and sweeps on a split. Return the comparison, and the runs' training curves.
+    """Compare runs on a split. Return the comparison, and the training curves of the runs.
 
-    All runs are compared with the first run. Raises ValueError if the runs cannot be compared.
+    A reference is the name of a run, or `sweep:NAME` for all runs of a sweep. Runs that differ only
+    in the seed form a group, and all groups are compared with the group of the first run. Raises
+    ValueError if the runs cannot be compared.
     """
     names = dict.fromkeys(run_named(store, name) for name in runs_named(store, references))
     comparison = compared([tried(store, name, split) for name in names])

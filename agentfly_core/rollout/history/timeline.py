@@ -204,7 +204,7 @@ def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:
 
 @dataclass(eq=False)
 class EpisodeBranch:
-    """A history of replies. The agent's next reply can continue any of these replies.
+    """The history of one coroutine. Its next reply can continue any of the replies in it.
 
     `Episode.gather` creates one branch for each of its coroutines.
 

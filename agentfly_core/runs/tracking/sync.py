@@ -130,7 +130,10 @@ class _Sender:
         return evaluation
 
     def end(self, summary: Mapping[str, JSON]) -> None:
-        """Send the last evaluation, end the run, and register its policy as a model version."""
+        """End the run in MLflow, and register the run's last policy as a model version.
+
+        Before that, the evaluation of this policy on the test problems is sent.
+        """
         run, policy = self.run, final_policy(self.run.store, self.run.name)
         ended, success = measured(run.store, policy).time_ms, {}
         if run.settings.goal:
