@@ -81,7 +81,7 @@ class AuthorCall:
             self._table.free(self._row)
 
     def leave(self) -> None:
-        """Record that nobody waits for the result of this call any more."""
+        """Record that the caller no longer waits for the result of this call."""
         if self._open:
             self._table.given_up.add(self._row)
 

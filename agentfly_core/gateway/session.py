@@ -182,7 +182,7 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Reply to a request. Return an Exchange, whose task `replies` is done.
+        """Reply to a request. Return an Exchange in which the task `replies` is done.
 
         Raises RequestRefused if the request is invalid, a limit is reached, or the episode fails.
         """

@@ -30,11 +30,11 @@ def member(name: str, digits: str, faults: Faults, model: AgentModel) -> ModelAg
 async def conversation(agents: Mapping[str, HubAgent], prompt: str, first: str) -> str:
     """Run the conversation of a team and return the number in the last reply of its chair.
 
-    Four members know one digit each. They form two pairs: north and east, south and west. At the
-    same time, each pair combines its two digits in a hub of its own. After that, the second member
-    of each pair reports the digits to the whole team. If `first` is "north", east reports before
-    west. Otherwise west reports before east. The fifth member, the chair, then replies with the
-    number. If this reply does not have four characters, the chair is called a second time.
+    Each member except the chair has one digit. These members form two pairs: north and east, south
+    and west. At the same time, each pair combines its two digits in a hub of its own. After that,
+    the second member of each pair reports the digits to the whole team. If `first` is "north", east
+    reports before west. Otherwise west reports before east. The chair then replies with the number.
+    If this reply does not have four characters, the chair is called a second time.
     """
     cast = {name: Participant(name, agent) for name, agent in agents.items()}
     north, east, south, west = (cast[name] for name in WITNESSES)
