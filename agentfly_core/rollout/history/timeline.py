@@ -204,7 +204,7 @@ def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:
 
 @dataclass(eq=False)
 class EpisodeBranch:
-    """The history of one coroutine. Its next reply can continue any of the replies in it.
+    """The replies that one coroutine of the agent can continue with its next reply.
 
     `Episode.gather` creates one branch for each of its coroutines.
 
