@@ -40,8 +40,8 @@ of two other seeds, and of a control (seed 1 with permuted rewards).
 The command was `python -m benchmarks.agents` for `react-calculator`, `code-block`, `folding`,
 `planner-executor`, `last-digit` and `debate`. For the others it was `python -m benchmarks.tasks`,
 unless their READMEs name another command. The runs are from 24 to 29 November 2026, with
-`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`. The settings of `react-calculator` and
-`code-block` were chosen on another seed.
+`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`. Other programs ran beside them. The
+settings of `react-calculator` and `code-block` were chosen on another seed.
 
 ## How hard are the tasks?
 
