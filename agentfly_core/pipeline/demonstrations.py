@@ -104,9 +104,9 @@ class DemonstrationPlayer:
         """Play trial demonstrations, and compute the rewards that need an environment.
 
         The number of trial demonstrations is the constant REHEARSED. Also play a test episode in
-        which each reply is a refusal to answer, without a tool call. Some endings, such as
-        TERMINAL, require an answer. Raises GateClosed if the agent returns such an ending for the
-        test episode, but gives no answer. Also raises GateClosed if too many demonstrations fail.
+        which each reply is a refusal to answer, without a tool call. Raises GateClosed if the
+        agent's code ends the test episode without an answer, but returns an ending that requires an
+        answer, such as TERMINAL. Also raises GateClosed if too many demonstrations fail.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]

@@ -116,10 +116,10 @@ def rescored(
 ) -> Iterator[RescoredStep]:
     """Score the stored episodes of a step with new rewards. If `step` is None, score all steps.
 
-    New scores that are already in the store are read from there. Otherwise they are computed. They
-    are stored if all episodes have scores. Failed episodes do not count, because they never get a
-    score. Raises ValueError if the step lacks scores of the run's own rewards, and
-    FileNotFoundError if the episodes of a step were removed.
+    If an earlier call has stored the new scores of a step, they are read from the store. Otherwise
+    they are computed. They are stored if all episodes have scores. Failed episodes do not count,
+    because they never get a score. Raises ValueError if the step lacks scores of the run's own
+    rewards, and FileNotFoundError if the episodes of a step were removed.
     """
     agent = recorded_settings(known_run(store, run)).agent.use
     layout = RunLayout(run)
@@ -137,7 +137,7 @@ def rescored(
 def rescored_play(store: Store, name: str, rewards: Sequence[NewReward]) -> RescoredStep:
     """Score the episodes in `plays/NAME` with new rewards.
 
-    New scores that are already in the store are read from there.
+    If an earlier call has stored the new scores, they are read from the store.
     Raises ValueError if the episodes lack scores of the experiment's own rewards.
     """
     layout = PlayLayout(name)

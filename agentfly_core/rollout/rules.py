@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class PromptTooLong(ValueError):
-    """First prompts leave no room for a reply.
+    """The first prompts of some problems are so long that they leave no room for a reply.
 
     Example: `PromptTooLong({"add-41-58": 310}, limit=256)`. The first prompt of the problem
     `add-41-58` has 310 tokens, but `agent.max_model_len` is 256.

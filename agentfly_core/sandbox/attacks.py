@@ -22,17 +22,18 @@ print("inside", flush=True)
 class Attack:
     """A test attack on the sandbox.
 
-    The target of the attacks is a file with a secret, a port and a process outside of the sandbox.
+    The attacks have three targets outside of the sandbox: a port, a process, and a file that
+    contains a secret.
 
-    - `code`: the Python code of the attack. `{file}`, `{port}` and `{pid}` are replaced by the
-      file, the port and the process id of the target.
+    - `code`: the Python code of the attack. `{file}`, `{port}` and `{pid}` are replaced by the path
+      of the file, the port, and the id of the process.
     - `ends`: the expected statuses of the execution. The attack counts as successful if the status
-      is not in `ends`, if the target is harmed, or if the code returns a file. It also counts as
-      successful if the code prints "REACHED" or the secret of the target.
+      is not in `ends`, if a target is harmed, or if the code returns a file. It also counts as
+      successful if the code prints "REACHED" or the secret.
     - `limits`, `collect`: the limits of the execution, and the names of the files to return
-    - `probe`: whether the attack also belongs to the check before a process uses a sandbox. A
-      process uses only a sandbox that stops all attacks with `probe`. The backend `unsafe` is not
-      checked.
+    - `probe`: whether the attack is also part of the check that each process makes before it uses a
+      sandbox. A process uses only a sandbox that stops all attacks with `probe`. The backend
+      `unsafe` is not checked.
     """
 
     name: str

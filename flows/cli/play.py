@@ -76,8 +76,9 @@ def serve(policy: Annotated[str, RUNS], /, *, port: Port = 8000, where: Where = 
     """Serve the policy of a run with OpenAI's API.
 
     The command prints OPENAI_BASE_URL and OPENAI_API_KEY for clients, and answers until Ctrl-C.
-    Template, temperature, `max_tokens` and `max_model_len` are the same as in evaluations. Replies
-    that clients send back keep their tokens, as in training. Conversations are not stored.
+    Template, temperature, `max_tokens` and `max_model_len` are the same as in evaluations. If a
+    client sends back an earlier reply, the prompt contains the tokens that were sampled for this
+    reply, as in training. Conversations are not stored.
 
     Args:
         policy: run:NAME (the run's last policy), or run:NAME@STEP (0: before step 1)

@@ -127,7 +127,9 @@ class JinjaRenderer:
     def tokens(self, text: str) -> tuple[int, ...]:
         """Encode a text that the method `text` has rendered.
 
-        Only markup that the template itself has written becomes added tokens.
+        Markup that the template itself has written, such as `<|im_end|>`, is encoded as the added
+        tokens of the tokenizer. The same markup in the content of a message is encoded as ordinary
+        text.
         """
         return self.encoder.encode(self.contents.show(self.encoder.mark(text)))
 

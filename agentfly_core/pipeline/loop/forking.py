@@ -45,8 +45,9 @@ def forked_run(
     """Return what a new run needs to continue from `origin`, a reference RUN@STEP.
 
     The result is the name of the experiment, the overrides, and the name of the origin's site (the
-    settings of the machine). Raises ValueError for any other reference, if the policy of the step
-    is missing, or if an override changes a setting that a fork inherits.
+    settings of the machine). Raises ValueError if `origin` is not RUN@STEP with a step of 1 or
+    more, if the policy of the step is missing, or if an override changes a setting that a fork
+    inherits.
     """
     policy = run_step(f"run:{run_named(store, origin)}")
     if policy is None or policy.step == 0:

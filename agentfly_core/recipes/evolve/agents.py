@@ -120,8 +120,8 @@ class Evolve:
     def player(self, episode: Episode) -> Callable[[AgentSpec], Awaitable[str]]:
         """Make a function that lets a new agent answer the problem, and returns the answer.
 
-        The function's argument describes the new agent's role and skills. The agent runs the code
-        `initial` with a new speaker of the role `expert`.
+        The function's argument describes the new agent's role and skills. The new agent has the
+        same code as the first agent. A new speaker of the role `expert` gives its replies.
         """
 
         async def play(spec: AgentSpec) -> str:

@@ -50,7 +50,7 @@ PREFIX = "nightly-"
 
 
 class NightWork(Protocol):
-    """Performs the work of a night (nightly training run) that needs services such as a sampler."""
+    """Performs the parts of a night (nightly training run) that need services such as a sampler."""
 
     def dataset(self) -> Artifact:
         """Prepare the dataset of the experiment, and return it."""

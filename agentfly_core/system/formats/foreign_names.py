@@ -53,8 +53,8 @@ def mlflow_text(value: str, longest: int) -> str:
 
 
 def storable(text: str) -> str:
-    r"""Replace characters that databases refuse by escapes: lone surrogates by `\ud83d`, and NUL by
-    `\u0000`.
+    r"""Escape the characters that databases refuse. For example, a lone surrogate becomes the text
+    `\ud83d`, and NUL becomes `\u0000`.
     """
     return UNSTORABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
