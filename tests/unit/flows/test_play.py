@@ -133,7 +133,7 @@ def test_the_help_explains_when_an_oracle_makes_no_mistakes(
 ) -> None:
     assert main(["play", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.replace("│", "").split())
-    assert "with its setting spoilt as 0" in shown
+    assert "without deliberate mistakes" in shown
 
 
 def test_one_problem_is_played_several_times_in_each_play(
