@@ -5,9 +5,14 @@ from dataclasses import replace
 import pytest
 
 from agentfly_core.datasets.rejection_sampling import RejectionSampling
-from agentfly_core.pipeline.stages import rejection_sampling
+from agentfly_core.pipeline.stages import rejection_sampling, warm_start
 from agentfly_core.pipeline.stages.rejection_sampling import choose
-from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
+from agentfly_core.records.parquet import (
+    read_trajectories,
+    write_problems,
+    write_scores,
+    write_trajectories,
+)
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
 from agentfly_core.store.artifact import ArtifactKey
 from agentfly_core.testing.trajectories import trajectory as played
@@ -91,6 +96,24 @@ def test_episodes_come_from_the_named_steps(stored, tmp_path):
     played = rejection_sampling.stored(stored.store, steps, {"sum"})
     assert choose(stored.settings.warm_start, played, tmp_path) == {"demonstrations": 1.0}
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
+
+
+def test_chosen_episodes_keep_the_digests_of_their_origins(stored):
+    store, data = stored.store, ArtifactKey("artifacts/prepare/0", "prepare", "0", {})
+    with store.publish(data) as folder:
+        write_problems(folder / "train.parquet", [SUM])
+    model = ArtifactKey("artifacts/model/0", "model", "0", {})
+    with store.publish(model) as folder:
+        (folder / "tokenizer.json").write_text("{}")
+    store.write_json("runs/base/start.json", store.artifact(model.uri).to_json())
+    target = ArtifactKey("artifacts/demonstrate/0", "demonstrate", "0", {"model": "9f2c"})
+    of = store, stored.settings.warm_start, target
+    chosen = warm_start.choose(*of, store.artifact(model.uri), store.artifact(data.uri))
+    origins = {
+        f"runs/base/steps/00000{n}/{what}" for n in (1, 2) for what in ("scored", "rollout-000")
+    }
+    assert set(chosen.manifest["inputs"]) == {"model", *origins}
+    assert names(read_trajectories(store.open(chosen) / "trajectories.parquet")) == ["step 2"]
 
 
 def test_a_held_out_problem_is_not_imitated(stored):
