@@ -309,9 +309,14 @@ def negative(row: dict[str, Any]) -> None:
     row["turns"][0]["prompt_token_ids"][0] = -1
 
 
+def other_metadata(row: dict[str, Any]) -> None:
+    row["turns"][0]["metadata"] = {"agentfly": {"id": "9f2c01d4"}}
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
+        (other_metadata, "metadata.agentfly is not a trajectory: "),
         (shorter_mask, "sampled tokens, .* log-probabilities and .* mask entries"),
         (later_version, "the trace has version 2 of its format, expected 1"),
         (no_prompt, "'turns' cannot be read: .*prompt_token_ids"),

@@ -1,6 +1,7 @@
 """A comparison on a terminal and as a picture."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,15 @@ def test_curves_of_several_settings_are_named_by_their_runs() -> None:
     assert lines[4].split()[:5] == ["demo@2", "│", "1e-4", "│", "8"]
     assert [line.split()[0] for line in lines[8:10]] == ["demo@2", "fast@2"]
     assert lines[-1].startswith("fast@2 solves 2.0 points more than demo@2 (")
+
+
+def test_settings_above_the_sixth_are_counted() -> None:
+    groups = [replace(each, differs={f"s{n}": n for n in range(8)}) for each in GROUPS]
+    console = Console(file=io.StringIO(), width=200)
+    console.print(view(RunComparison(tuple(groups), 200, 0), curves(0.1, 0.2), "test"))
+    assert isinstance(console.file, io.StringIO)
+    assert "s5" in console.file.getvalue()
+    assert "2 more settings; --json" in console.file.getvalue()
 
 
 def test_runs_that_solve_nothing_have_a_note_and_no_curves() -> None:
