@@ -135,5 +135,5 @@ def test_a_night_continues_after_problems_of_its_refills() -> None:
 
 def test_a_night_step_of_over_half_the_problems_is_refused() -> None:
     rules = settings_with(problems=5).model_copy(update={"night": Night(number=1)})
-    with pytest.raises(ValueError, match=r"night .*10 problems, .* 9"):
+    with pytest.raises(ValueError, match=r"needs 10 problems, .* has 9"):
         problems_of(rules, schedule_of(rules).first_round(1, False), PROBLEMS)
