@@ -52,11 +52,10 @@ def _in_words(code: Mapping[str, str | None]) -> str:
 def refuse_other_stages(name: str, record: RunRecord) -> None:
     """Raise ValueError if the version of a stage changed since the run began."""
     if record["stages"] != keys.VERSIONS:
-        old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
             f"The run {name!r} was started with the stage versions {record['stages']}, but this "
-            f"version of AgentFly has {dict(keys.VERSIONS)}. Use `git checkout {old}`, or start "
-            "another run with --new."
+            f"version of AgentFly has {dict(keys.VERSIONS)}. Continue the run with the code of "
+            f"{_in_words(record['revision'])}, or start another run with --new."
         )
 
 

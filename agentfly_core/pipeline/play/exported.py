@@ -24,8 +24,9 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
 
     Returns the number of rows in each file. The key "left out" contains the number of skipped rows.
     Rows with a NUL character are skipped. Chats with a tool call that could not be parsed are
-    skipped, too. Raises ValueError if the folder exists, or if no episode has a reply of the
-    speaker.
+    skipped, too. The key "without token ids" contains the number of trajectories that have no
+    trace, because a policy without tokens gave a reply. Raises ValueError if the folder exists, or
+    if no episode has a reply of the speaker.
     """
     mine = [t for t in trajectories if t.turns]
     mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]
@@ -37,7 +38,10 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
     chats = [chat_row(t, one) for t, one in conversations if not any(map(_is_bad, one.turns))]
     traces = [trace_row(t) for t in mine if all(turn.sampled for turn in t.turns)]
     folder.mkdir(parents=True)
-    counts = {"left out": len(conversations) - len(chats)}
+    counts = {
+        "left out": len(conversations) - len(chats),
+        "without token ids": len(mine) - len(traces),
+    }
     for name, rows in ((CHATS, chats), (TRACES, traces)):
         lines = [json.dumps(row) + "\n" for row in rows]
         # a model can sample a NUL character, but strict JSON readers refuse it

@@ -20,7 +20,8 @@ class Member:
     """
 
     def __init__(self, episode: Episode, speaker: Speaker) -> None:
-        self._episode, self._speaker, self._answer = episode, speaker, ""
+        self._episode, self._speaker = episode, speaker
+        self._answer: str | None = None
 
     @property
     def opening(self) -> tuple[Message | Observation, ...]:
@@ -38,7 +39,9 @@ class Member:
     @property
     def result(self) -> str:
         """The text of the last call of `answer`. Without a call, the text of the last reply."""
-        return self._answer or self._speaker.turns[-1].reply.content.strip()
+        if self._answer is None:
+            return self._speaker.turns[-1].reply.content.strip()
+        return self._answer
 
     def __getattr__(self, name: str) -> Any:
         owner = self._speaker if hasattr(self._speaker, name) else self._episode

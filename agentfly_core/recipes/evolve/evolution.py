@@ -31,7 +31,8 @@ class Evolution:
         The generation has `parents` parents, and each child gives at most `turns` replies.
         """
         proposed = self.proposals * (1 + self.quality_check) if self.mutation else 0
-        return parents + proposed + self.children * turns + 1
+        answered = self.children if self.mutation else parents
+        return parents + proposed + answered * turns + 1
 
     async def generation(
         self, parents: Sequence[AgentSpec], results: Sequence[str], result: str

@@ -96,3 +96,18 @@ def test_a_history_written_again_stays_one_chat(tmp_path: Path) -> None:
     export([trajectory], "", tmp_path / "out")
     (written,) = rows(tmp_path / "out/chats.jsonl")
     assert written["messages"] == chat
+
+
+async def test_each_trajectory_without_a_row_is_counted(tmp_path: Path) -> None:
+    async def nul(conversation: Conversation) -> str:
+        return "a\0b"
+
+    spec = rollout_spec(agent=branches)
+    whole, with_nul = [await play(reply, spec=spec) for reply in (numbered, nul)]
+    foreign = replace(whole, turns=tuple(replace(turn, sampled=()) for turn in whole.turns))
+    assert export([whole, with_nul, foreign], "", tmp_path / "out") == {
+        "chats.jsonl": 4,
+        "traces.jsonl": 1,
+        "left out": 3,  # two chats and the trace
+        "without token ids": 1,
+    }
