@@ -227,8 +227,8 @@ class Reward(author_part.AuthorPart):
         if signature.arguments:
             raise ValueError(
                 f"{self.what} has the parameters {', '.join(signature.arguments)}, expected only "
-                "parameters annotated with Trajectory, Team, Problem or an environment. Read "
-                "other values from trajectory.problem.facts."
+                "parameters annotated with Trajectory, Team, Problem, Group or an environment. "
+                "Read other values from trajectory.problem.facts."
             )
         single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]
         if Group in signature.lent.values() and single:

@@ -96,8 +96,9 @@ def tokenizer(reference: str) -> PreTrainedTokenizerBase:
 def not_there(reference: str, error: Exception) -> str:
     cause = str(error) if isinstance(error, OSError | ValueError) else fault(error)
     return (
-        f"Cannot load the model {reference!r}: {sentence(cause)} Expected nano, package:<name>, a "
-        "directory with config.json, *.safetensors and tokenizer files, or a Hugging Face id."
+        f"Cannot load the model {reference!r}: {sentence(cause)} Expected nano, nano:<recipe>, "
+        "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or a "
+        "Hugging Face id."
     )
 
 

@@ -241,7 +241,8 @@ class Store:
         """
         if (entry := self.resolve(pointer).manifest["files"].get(name)) is None:
             return None
-        # reads no more bytes than the manifest states, so a replaced file cannot fill the memory
+        # of a local file, only as many bytes as the manifest states are read: a replaced file
+        # cannot fill the memory
         written = self._content(f"{pointer.uri}/{name}", entry["size"])
         # only this small file is checked; the artifact is neither downloaded nor hashed
         if written is None or hashlib.sha256(written).hexdigest() != entry["sha256"]:

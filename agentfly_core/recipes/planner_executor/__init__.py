@@ -1,1 +1,1 @@
-"""Sums in words, by two speakers."""
+"""Arithmetic in words, by two speakers."""

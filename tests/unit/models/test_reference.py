@@ -151,7 +151,7 @@ def test_a_tokenizer_can_be_loaded_without_the_model(recipe: str, tmp_path: Path
 
 
 def test_a_tokenizer_of_a_missing_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"(?s)load the model .* Expected nano, package"):
+    with pytest.raises(ValueError, match=r"(?s)load the model .* Expected nano, nano:"):
         tokenizer(str(tmp_path))
     with pytest.raises(ValueError, match="nano model 'calculater'"):
         tokenizer("nano:calculater")
