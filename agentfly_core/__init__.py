@@ -1,8 +1,8 @@
 """AgentFly: reinforcement learning of language-model agents, as a pipeline.
 
-These are the names for authors of tools, rewards, environments, datasets and agents, and for
-scripts that use the pipeline; see `agentfly_core.rl` for algorithms and `agentfly_core.sandbox` for
-running code. Each is imported at its first use.
+This module has the names for authors of tools, rewards, environments, datasets and agents, and for
+scripts that use the pipeline. `agentfly_core.rl` has the names for algorithms, and
+`agentfly_core.sandbox` has the names for running code. Each name is imported at its first use.
 """
 
 TYPE_CHECKING = False  # what typing's is; processes that import little need no typing

@@ -1,6 +1,6 @@
-"""Let a person decide about the champion, either in a form of Prefect's UI or on the command line.
+"""Let a person choose the champion: the policy with which the next nightly training run starts.
 
-The form belongs to a paused flow run.
+The person uses a form in Prefect's UI, for which a flow run is paused, or the command line.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ After Prefect's limit, Prefect would end the flow run as Failed.
 """
 KEY = "decision"
 ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
-"""The key under which Prefect stores the answer of the person."""
+"""The key under which Prefect stores the submitted approval form (see Decision)."""
 
 
 class Decision(RunInput):
-    """The form in Prefect's UI in which a person decides about a policy.
+    """The form in Prefect's UI in which a person approves or refuses a policy as champion.
 
     Example: `Decision(approve=True, reason="It reads well.")`.
     """
@@ -64,10 +64,11 @@ def promote(
     store: StoreUri = "",
     days: Days = 3.0,
 ) -> State[None]:
-    """Wait for a person to approve the policy of a night.
+    """Wait for a person to approve the policy of a night (a nightly training run).
 
     The flow run holds no devices and no lock during this time. It ends in a state of the type
-    Completed with the name Promoted or NotApproved. If no approval is open, the name is Decided.
+    Completed. The state's name is Promoted or NotApproved. If the policy needs no approval, or if a
+    person decided on the command line meanwhile, the name is Decided.
     """
     loaded = experiment_of_flow(experiment, [], site, store)
     ledger = NightLedger(loaded.store, loaded.name)
@@ -84,9 +85,9 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the ledger entry in which the policy of a night awaits approval.
+    """Return the ledger entry by which the policy of a night (a training run) awaits approval.
 
-    Returns None if no such approval is open, for example because it was already decided.
+    Returns None if the policy needs no approval, or if a person has already decided.
     """
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None
@@ -145,8 +146,9 @@ def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decisi
 def promote_run(store: Store, run: str) -> str:
     """Make a policy the champion of its experiment. Return a message for the user.
 
-    `run` is RUN (its last policy) or RUN@STEP. Raises ValueError if the next night could not start
-    from this policy.
+    `run` is RUN (the last policy of the run RUN) or RUN@STEP. Raises ValueError if the policy is
+    missing. Also raises ValueError if its learner state is missing, and the experiment's setting
+    `update.optimizer_state` is "parent".
     """
     policy = run_policy(run)
     record = known_run(store, policy.run)
@@ -170,9 +172,10 @@ def promote_run(store: Store, run: str) -> str:
 
 
 def withdraw(store: Store, name: str, site: Site) -> str:
-    """Withdraw the champion of the experiment `name`. Return a message for the user.
+    """Demote the champion of the experiment `name`. Return a message for the user.
 
-    Raises ValueError if the experiment does not have a champion.
+    The previous champion, if any, takes its place. Raises ValueError if the experiment does not
+    have a champion.
     """
     ledger = NightLedger(store, name)
     champion = ledger.read().champion

@@ -10,7 +10,7 @@ from flows.store import store_at
 
 
 def load_experiment(experiment: str, overrides: Sequence[str], site: str, store: str) -> Experiment:
-    """Load an experiment with its site and its store.
+    """Load an experiment with its site (machine settings) and its store.
 
     `overrides` are settings such as "update.learning_rate=3e-4". Raises ValueError for wrong
     settings.

@@ -1,5 +1,6 @@
-"""The experiment and the devices of a flow run. Devices are GPUs, or a CPU slot if a Prefect worker
-runs the flow.
+"""Load the experiment of a flow run, and lock its devices.
+
+Devices are GPUs. On a site without GPUs, a flow that a Prefect worker runs locks a CPU slot.
 """
 
 import logging

@@ -10,8 +10,8 @@ TEMPLATE = Path(__file__).with_name("project_template")
 def create(folder: Path) -> list[str]:
     """Write a new project into a folder, and return the names of its files.
 
-    If the folder is not in a git repository, it becomes one. Raises ValueError if one of the files
-    already exists.
+    If git is installed and the folder is outside of any git repository, `git init` is run in the
+    folder. Raises ValueError if one of the files already exists.
     """
     files = template()
     if there := [name for name in files if (folder / name).exists()]:

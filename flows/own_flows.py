@@ -1,4 +1,4 @@
-"""A flow for the functions in the `flows` of experiments."""
+"""A Prefect flow that runs a function from the setting `flows` of an experiment."""
 
 from typing import Any
 

@@ -33,9 +33,10 @@ from flows.local.state_dirs import settle
 
 logger = logging.getLogger(__name__)
 COMPLETE = "mlflow_complete"
-"""The kind of the links by which a run remembers that MLflow has received all of its data.
+"""The key in a run's links.json that shows whether MLflow has received all data of the run.
 
-The value of such a link is the digest of the run's state at that time, see `state_of`.
+The values of the key are the digests that `state_of` returned when all data had been sent. If the
+current digest is missing, data must be sent again.
 """
 
 
@@ -124,9 +125,10 @@ def report_stage(
 ) -> None:
     """Send the result of a stage that belongs to no run, such as `agentfly evaluate`, to MLflow.
 
-    The settings and the dataset with its DVC version `version` are sent. The results are the
-    metrics of `stages`, and `evaluation`. `policy` is the digest of the evaluated policy, or empty
-    for other stages. A stage with the same settings and the same policy always has the same MLflow
+    The settings and the dataset with its DVC version `version` are sent. `stages` maps names of
+    stages to their artifacts. The durations and metrics of these artifacts, and the metrics of
+    `evaluation`, are sent, too. `policy` is the digest of the evaluated policy, or empty for other
+    stages. A stage with the same settings and the same policy always has the same MLflow
     run. If something could not be sent, print the reason.
     """
     place = mlflow_place(experiment.site)

@@ -1,4 +1,4 @@
-"""Pages of runs and nights: reports, and links between Prefect flow runs and MLflow runs."""
+"""Publish reports of runs and nights (nightly training runs) in Prefect and MLflow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -86,7 +86,7 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
 
 
 def report_night(ledger: NightLedger, site: Site, night: str) -> None:
-    """Publish the report of a night after its policy was judged.
+    """Publish the report of a night (nightly training run) after the decision about its policy.
 
     The report is written to these places:
 
@@ -116,7 +116,8 @@ def report_aliases(ledger: NightLedger, site: Site) -> None:
     """Set the aliases of an experiment's registered model in MLflow.
 
     The alias `champion` names the current champion. The alias `challenger` names the policy of the
-    last finished night. An error is only logged, because the next night sets the aliases again.
+    last finished night (nightly training run). An error is only logged, because the next night sets
+    the aliases again.
     """
     with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
         history = ledger.read()

@@ -72,7 +72,7 @@ def evaluate(
 ) -> dict[str, JSON]:
     """Play a policy on the held-out test problems of an experiment.
 
-    The result has the success with its interval, and the number of problems.
+    The result contains the success rate, its 95 % interval and the number of problems.
     """
     loaded = experiment_of_flow(experiment, overrides, site, store)
     chosen = inputs.policy_named(loaded, policy, TASKS.base_model)

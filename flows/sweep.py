@@ -1,4 +1,4 @@
-"""A sweep: train its runs in sequence, each in its own process."""
+"""Train the runs of a sweep one after the other, each in its own process."""
 
 import subprocess
 import sys
@@ -59,8 +59,8 @@ def planned_sweep(
     """Make the sweep for a list of overrides.
 
     An override may have several values, such as `update.learning_rate=1e-4,3e-4`.
-    `uri` is the address of the store. Raises ValueError if the sweep's runs cannot be compared, or
-    if two runs have the same settings.
+    `uri` is the address of the store. Raises ValueError if two runs have the same settings, or if
+    the runs have different test problems or goals.
     """
     settings = grid(experiment, overrides, seeds)
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]

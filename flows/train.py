@@ -29,8 +29,8 @@ def session(
 ) -> Iterator[Training]:
     """Lock the devices of a run and open the run for writing during the `with` block.
 
-    During the block, the run is also shown on the terminal and sent to MLflow. `until` is the time
-    after which no further step begins.
+    During the block, the run is also shown on the terminal and sent to MLflow. No further step
+    begins after `until`, which is a time of `time.monotonic()` in seconds.
     """
     loaded = experiment_of_flow(experiment, overrides, site, store)
     # checked before the wait for devices, which may take hours

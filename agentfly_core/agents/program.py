@@ -21,11 +21,11 @@ from agentfly_core.system.files import command_files, runs_python
 from agentfly_core.system.formats.text import did_you_mean
 
 SHARE = 0.95
-"""The part of `agent.deadline` that a program may use. An episode that exceeds the deadline is not
-scored.
+"""The fraction of the time `agent.deadline` that a program may use. An episode that exceeds the
+deadline is not scored.
 """
 PROGRAM = "program"
-"""The name of the main speaker of a program."""
+"""The name of the main speaker, to which all requests without another speaker belong."""
 ProgramFunction = Callable[[Problem, str], str]
 
 
@@ -153,10 +153,9 @@ def _seconds(episode: Episode) -> float:
 
 
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
-    """Return EpisodeOver if a limit of the episode affected a failed program, else `error`.
+    """Return EpisodeOver if a limit, such as `max_model_len`, cut a reply or refused a request.
 
-    A limit, such as `max_model_len`, affects a program if one of the model's replies is cut, or one
-    of the program's requests is refused.
+    Otherwise, or if another error has ended the episode, return `error`.
     """
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error

@@ -10,6 +10,6 @@ from agentfly_core.rl import policy_loss as losses
 
 @dataclass(frozen=True, kw_only=True)
 class DPPO(GRPO):
-    """GRPO with the policy loss `dppo_tv`."""
+    """GRPO with the loss `dppo_tv`. A token's loss is 0 if its probability changed too much."""
 
     policy_loss: losses.PolicyLoss = losses.DPPO()

@@ -1,5 +1,5 @@
-"""Group-in-group policy optimisation (GiGPO, arXiv 2505.10978). In addition to episodes, replies to
-the same state are compared.
+"""Group-in-group policy optimisation (GiGPO, arXiv 2505.10978). The episodes of a group are
+compared, and also the group's turns that begin in the same state of the environment.
 """
 
 import math
@@ -64,7 +64,7 @@ class GiGPO(PolicyGradient):
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
-    """Return a list of turns for each group and state: the turns of the group with this state.
+    """Return a list for each group and state: the group's turns that begin in this state.
 
     A turn is a pair of indices: the index of the trajectory, and the index of the turn in it.
     """

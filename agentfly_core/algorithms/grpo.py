@@ -1,5 +1,6 @@
-"""Group relative policy optimisation (GRPO, arXiv 2402.03300), with the mean over tokens of
-DAPO.
+"""Group relative policy optimisation (GRPO, arXiv 2402.03300).
+
+By default, the loss is the mean over all sampled tokens of the step, as in DAPO.
 """
 
 from dataclasses import dataclass

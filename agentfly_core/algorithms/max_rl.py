@@ -1,6 +1,6 @@
 """Maximum likelihood reinforcement learning (MaxRL, arXiv 2602.02710).
 
-Rare successes count more.
+A success has a larger advantage if successes are rare in its group of episodes.
 """
 
 from dataclasses import dataclass

@@ -44,7 +44,8 @@ class PPO(PolicyGradient):
     def needs(self) -> Needs:
         """The requirements of PPO.
 
-        PPO needs a critic, and trains also on rows of the batch with advantages of 0.
+        PPO needs a critic. Rows of the batch in which all advantages are 0 are kept, because they
+        still train the critic.
         """
         needs = replace(super().needs, critic=self.critic, critic_rate=self.critic_rate)
         return replace(

@@ -12,8 +12,8 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 class ReMax(PolicyGradient):
     """The advantage is the reward minus the reward of a greedy episode of the same problem.
 
-    The greedy episode is not trained. If the greedy episode of a problem is unscored, the problem
-    is skipped. Raises ValueError if all problems are skipped.
+    The greedy episode is not in the training batch. If the greedy episode of a problem is unscored,
+    the problem is skipped. Raises ValueError if all problems are skipped.
 
     The default loss is a clipped ratio. In the first optimizer step, its gradient is equal to the
     gradient of the paper's loss -A log p.

@@ -12,9 +12,9 @@ from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 class RLOO(PolicyGradient):
     """The advantage is the reward minus the mean reward of the other episodes in the group.
 
-    In a group of G episodes, this equals A = (R - mean) G / (G - 1). The rewards 1, 0, 0, 0 give
-    the advantages 1, -1/3, -1/3, -1/3. A trajectory counts as one action: its loss is the sum over
-    its tokens.
+    This equals A = (R - mean) G / (G - 1), where `mean` is the mean reward of all G episodes of
+    the group. The rewards 1, 0, 0, 0 give the advantages 1, -1/3, -1/3, -1/3. A trajectory counts
+    as one action: its loss is the sum over its tokens.
 
     The default loss is a clipped ratio. In the first optimizer step, its gradient is equal to the
     gradient of the paper's loss -A log p.

@@ -1,7 +1,7 @@
-"""The running calls of authors' functions, in memory that survives the death of the process.
+"""Record the running calls of an experiment author's functions, such as tools, in shared memory.
 
-A call is recorded before its function runs. If a process died or hangs, another process can read
-its calls. This works even while a thread of the process holds Python's global lock.
+A call is recorded before its function runs. If a worker process died or hangs, the main process
+can read the worker's calls. This works even while a thread of the worker holds the GIL.
 """
 
 import mmap
@@ -26,8 +26,8 @@ loop is free), the time when this call started to hold the loop, and the last us
 CALL = struct.Struct("=Hdd?")
 """The header of a row.
 
-It contains the length of the text that follows in bytes (0 for an unused row), the start time, the
-time limit, and whether the call runs in a thread.
+It contains the number of bytes of the text after the header (0 for an unused row), the start time
+and the time limit in seconds, and whether the call runs in a thread.
 """
 Bytes = bytes | mmap.mmap
 
@@ -38,8 +38,9 @@ class CallRecord:
 
     - `what`: the name of the tool or of the other function that is called
     - `episode`: the id of the episode, or "" for a call outside of episodes
-    - `since`: the start of the call on the monotonic clock. For a call that the function `holder`
-      returned, it is the time when the call's code last started to run on the event loop.
+    - `since`: the start of the call, in seconds of the monotonic clock. In a record that the
+      function `holder` returns, `since` is instead the time when the call's code last started to
+      run on the event loop.
     - `longest`: the call's time limit in seconds, or a default value for a call without a time
       limit. On the event loop, the call may run this long before it returns control to the loop.
     - `in_thread`: whether the call runs in its own thread
@@ -172,7 +173,7 @@ def _call(table: Bytes, row: int) -> CallRecord | None:
 
 
 table = CallTable(mmap.mmap(-1, SIZE))
-"""The table of this process."""
+"""The table with the running calls of this process."""
 
 
 def renew(memory: mmap.mmap | None = None) -> None:

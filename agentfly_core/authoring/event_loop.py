@@ -18,7 +18,7 @@ from agentfly_core.system import background_loop
 R = TypeVar("R")
 TICK = 0.25
 LONGEST = 60.0
-"""The number of seconds for which code without its own time limit may hold the loop."""
+"""The number of seconds for which code without its own time limit may block the event loop."""
 END_SECONDS = 30.0
 ADVICE = (
     "`await` slow work, with an async client or `asyncio.to_thread`. For a tool or reward you can "
@@ -41,7 +41,9 @@ class LoopHeld(RuntimeError):
 
 
 HeldCalls = Mapping[tuple[str, str], str]
-"""Calls to skip. The keys are the name and the episode of a call, the values are reasons.
+"""Calls that blocked the event loop, and are therefore skipped when the work is repeated.
+
+A key contains the name of the call and the id of the episode. The value is the error message.
 
 Example: `{("The tool 'search'", "9f2c01d4"): "The tool 'search' held the event loop ..."}`.
 """

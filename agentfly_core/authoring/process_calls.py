@@ -48,10 +48,11 @@ class Caller(Protocol):
 
 
 class Answer(TypedDict, total=False):
-    """The reply of a child process, with at most one of these keys:
+    """The reply of a child process. It is empty after a successful import, or has one key:
 
     - `answer`: the result of the call
-    - `lost`: the message of the ServiceFailure with which the call failed
+    - `lost`: the message of the error with which the call or the import failed. The caller then
+      raises ServiceFailure.
     """
 
     answer: JSON

@@ -121,7 +121,8 @@ async def _scored(
 ) -> list[Scored]:
     """Score an episode. Return the scores of its trajectories, in the order of `episode`.
 
-    `answered` is the trajectory that the rewards read. `speakers` has the names of all speakers.
+    `answered` is the trajectory with the answer of the episode, chosen by the function `answering`.
+    `speakers` has the names of the speakers of all episodes.
     """
     if answered.ending is Ending.FAILED:
         reason = Unscored(f"episode failed: {answered.error}")

@@ -53,7 +53,7 @@ class AuthorCall:
     def require_time(self) -> None:
         """Raise Overdue if the time limit of this call has passed.
 
-        This is so even if the call has already returned a result. Such a result is too late.
+        A call that has returned a result after its time limit is also overdue.
         """
         if self.left <= 0:
             raise Overdue(f"no result within {self._seconds:g} s")
@@ -96,8 +96,8 @@ class AuthorCall:
     def hold(self) -> None:
         """Record that code of this call starts to run on the event loop.
 
-        It blocks the event loop until `release` is called. This time does not count towards the
-        time limits of other calls.
+        The code blocks the event loop until `release` is called. The blocked time does not count
+        towards the time limits of other calls.
         """
         self._table.hold(self._row)
 
@@ -141,7 +141,7 @@ class Steps(Coroutine[Any, Any, R]):
             self._call.release()
 
     def close(self) -> None:
-        """Close `coroutine`. This is not recorded."""
+        """Close `coroutine`. The time that its cleanup code takes is not recorded."""
         self.coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, R]:

@@ -36,7 +36,7 @@ from agentfly_core.system.formats.text import clip, did_you_mean, fault, shown, 
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""The tool names that OpenAI's API and compatible models accept."""
+"""A pattern for tool names that OpenAI's API and compatible models accept."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -62,7 +62,7 @@ class StepResult:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tool(author_part.AuthorPart):
-    """A function that a model can call, made by `@tool`; see also `author_part.AuthorPart`.
+    """A function that a model can call, made by `@tool`. The other fields are in AuthorPart.
 
     The model reads a text result unchanged, and any other result as JSON. Results without a text
     form, such as pictures, raise ServiceFailure.
@@ -145,9 +145,10 @@ class Tool(author_part.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Run the call in `question` (JSON). The tool's child process calls this method.
+        """Run a tool call in the tool's child process, and return the observation as JSON.
 
-        `caller` calls the tool's function. The result is the observation as JSON.
+        `question` is the JSON form of `_Question`: the call, and the problem or None. `caller`
+        calls the tool's function.
         """
         request = process_calls.adapter(_Question).validate_python(question)
         lent: dict[type[Lent], Lent] = {Problem: request.problem} if request.problem else {}

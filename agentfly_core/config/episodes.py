@@ -128,18 +128,18 @@ class Rollout(Section):
 
     @property
     def beginnings(self) -> int:
-        """How many episodes of a problem are sampled from its prompt if all forks are made.
+        """The smallest number of a problem's episodes that are sampled from the prompt.
 
-        All other episodes of the problem are forks.
+        The problem's other episodes can be forks.
         """
         branching = self.branching
         return branching.init if branching and branching.mode != "never" else self.group_size
 
     @property
     def beginnings_of_shard(self) -> int:
-        """How many episodes of a shard (batch) are sampled from prompts if all forks are made.
+        """The smallest number of episodes in a shard (batch) that are sampled from prompts.
 
-        The other episodes of the shard are forks. With forks, all episodes of a problem are in the
+        The shard's other episodes can be forks. With forks, all episodes of a problem are in the
         same shard. Without forks, the result is `shard`.
         """
         if self.beginnings == self.group_size:
@@ -169,7 +169,7 @@ class Evaluate(Section):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that a run uses. Validation is used only if the setting `every` is not 0."""
+        """The splits that a run uses: train and test, and also validation if `every` is above 0."""
         return SPLITS if self.every else ("train", "test")
 
     @model_validator(mode="after")

@@ -66,7 +66,7 @@ class Update(Section):
     """The update of a step. It consists of `epochs` x `mini_batches` optimizer steps of AdamW.
 
     The learner state is stored every `learner_every` steps. The newest `keep_learner` states and
-    the weights of the newest `keep_policies` policies are kept (0: of all policies). With
+    the weights of the newest `keep_policies` policies (0: all policies) are kept. With
     `share_prefixes`, a prefix of several episodes, such as a prompt, is computed only once. This
     changes results by rounding errors. `update: none` means `{weights: false}`: a step samples and
     scores episodes and updates the memory (`agent.remembers`), but does not train.
@@ -103,7 +103,7 @@ class Update(Section):
 
     @property
     def decays(self) -> bool:
-        """Whether the learning rate of a step depends on the number of steps."""
+        """Whether the learning rate depends on the total number of steps (the setting `steps`)."""
         return self.lr_scheduler_type != "constant"
 
 
@@ -127,7 +127,7 @@ class Night(Section):
     tasks: dict[str, OrderPosition] = Field(default_factory=dict)
 
     def of(self, task: str) -> OrderPosition:
-        """Return a task's first position. A new task begins at the first problem of epoch 0."""
+        """Return a task's first position in this night: for a new task, epoch 0, problem 0."""
         return self.tasks.get(task, OrderPosition())
 
 
@@ -284,7 +284,7 @@ class Settings(Section):
     def each(self) -> Mapping[str, Self]:
         """The settings of each task. Without the setting `tasks`, this is `{"single": self}`.
 
-        `rollout.problems` of a task is how many of a step's problems come from this task.
+        In a task's settings, `rollout.problems` is the number of this task's problems in a step.
         """
         if not self.tasks:
             return {SINGLE: self}
@@ -310,7 +310,7 @@ class Settings(Section):
 
     @property
     def start_step(self) -> int:
-        """The number of the first policy: 0, or `fork.step` for a fork."""
+        """The step number of the initial policy: 0, or `fork.step` if the run is a fork."""
         return self.fork.step if self.fork else 0
 
     @property
@@ -356,7 +356,7 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Self:
-        """A copy with `data_seed` as `seed`, for the keys of the dataset and held-out episodes."""
+        """A copy with `data_seed` as `seed`, to compute keys of stored datasets and evaluations."""
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data_seed, "data": data})
 
@@ -370,8 +370,8 @@ class Settings(Section):
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings with new problems for a confirmation (second comparison in a
-        night). The seed of these problems depends on `earlier`, the count of earlier confirmations.
+        """Return these settings with new problems, for a confirmation (second comparison) of two
+        policies. The problems' seed depends on `earlier`, the number of earlier confirmations.
         """
 
         def fresh(data: Data) -> Data:
@@ -390,7 +390,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the inputs of a step's seeds: `(seed, 7)`, in night 3 `(seed, "night", 3, 7)`."""
+        """Return the seed of step 7: `(seed, 7)`, or `(seed, "night", 3, 7)` in nightly run 3."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

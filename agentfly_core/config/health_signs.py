@@ -1,4 +1,4 @@
-"""Health signs: bounds of metrics that show that training fails. The defaults are tested."""
+"""Health signs: bounds of metrics. A metric beyond its bound is a sign that training fails."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -60,4 +60,4 @@ SIGNS: dict[str, Sign | None] = {
     "kl": Sign(metric="train/kl", above=0.5),
     "reward_fall": Sign(metric="rollout/reward_fall", above=0.3),
 }
-"""The default signs. An experiment file can set a sign to `null` to remove it."""
+"""The default health signs. An experiment file can set a sign to `null` to remove it."""

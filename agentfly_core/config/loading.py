@@ -36,11 +36,12 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "template": ("tokenizer",),
     "data": ("seed", *SPLITS),
 }
-"""Sections that are completed with the defaults of the class or function that they name. For each
-section, the names of the arguments that this class or function gets in addition to its settings.
+"""Sections that name a class or function, and are completed with its default arguments. The value
+of a section has the names of the arguments that the program adds to the section's settings when it
+calls this class or function.
 """
 TASKS = "tasks"
-"""The origin of values that are copied from the tasks of a mixture."""
+"""The source, in `ExperimentFile.origin`, of values that are copied from the setting `tasks`."""
 FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
@@ -334,7 +335,7 @@ def _in_full(key: str, value: JSON) -> JSON:
 def _replaced(
     tree: JSON, path: Sequence[str], value: JSON, above: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """Return `tree` with the value at `path` replaced. `above` is the path to `tree` itself."""
+    """Return `tree` with the value at `path` replaced. `above` has the keys that lead to `tree`."""
     here = tree if isinstance(tree, Mapping) else _opened(tree, above)
     first, *rest = path
     inner = _replaced(here.get(first), rest, value, (*above, first)) if rest else value
@@ -344,7 +345,7 @@ def _replaced(
 def _opened(short: JSON, keys: Sequence[str]) -> dict[str, JSON]:
     """Return the long form of a section: `{"weight": 2.5}` for a reward with the weight 2.5.
 
-    An override of another key in the section would otherwise remove the weight.
+    An override that sets another key of the section then keeps the weight.
     """
     numbers = {"rewards": RewardPart.SHORT, "environments": PoolSettings.SHORT}
     key = "use" if isinstance(short, str) else numbers.get("".join(keys[-2:-1]))

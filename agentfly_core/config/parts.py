@@ -58,10 +58,9 @@ class Part(Section):
         return dict(self.model_extra or {})
 
     def make(self, **given: Any) -> Any:
-        """Import the class or function, call it with its settings and with the arguments in
-        `given`, and return the result.
+        """Import the class or function, and call it with its settings and the arguments `given`.
 
-        Raises ValueError for an unknown setting.
+        Returns the result of the call. Raises ValueError for an unknown setting.
         """
         return construct(load(self.use), self.settings, given)
 
@@ -125,7 +124,7 @@ class TemplatePart(Part):
 
 
 class Data(Part):
-    """A dataset. The function in `use` gets seed, train, validation, test and its own settings."""
+    """A dataset. The function in `use` gets the seed, the sizes of the splits and its settings."""
 
     train: Positive
     validation: Annotated[int, Field(ge=0)] = 200
@@ -196,8 +195,8 @@ class AgentPart(Section):
     - `max_tokens`: the largest number of tokens in a reply
     - `deadline`: the time limit of an episode in seconds
     - `stop`: texts that end a reply, such as `["Observation:"]`
-    - `frozen`: the policies of roles that are not trained: `{critic: "run:demo@7", judge:
-      "endpoint:gpt", user: "self"}`
+    - `frozen`: the policies of some roles: `{critic: "run:demo@7", judge: "endpoint:gpt", user:
+      "self"}`. `self` is the trained policy. The replies of these roles are not trained on.
     - `remembers`: the import path of a function that makes a memory from the episodes of a step.
       Later episodes can read the memory.
 
@@ -232,7 +231,7 @@ class AgentPart(Section):
     def trained(self) -> Sequence[str]:
         """The roles in the agent's setting `train`, if the agent is a program.
 
-        Empty for any other agent, or if `train` is not set.
+        The result is empty for any other agent. It is also empty if `train` is not set.
         """
         return (self.model_extra or {}).get("train", ()) if self.use == PROGRAM else ()
 
@@ -246,7 +245,7 @@ class AgentPart(Section):
         """The roles that the trained policy plays without learning from their replies.
 
         These are the roles with the value `self` in the setting `frozen`. If an agent is a program
-        and has the setting `train`, its roles outside of both settings are included, too.
+        and has the setting `train`, roles that are in neither setting are included, too.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -290,7 +289,7 @@ class OwnSettings:
 
     - `keys`: the keys that lead to the section in the experiment's settings
     - `path`: the import path of the class or function
-    - `taken`: the section's own keys. A setting must not have one of these names.
+    - `taken`: the names of the section's fields, such as `use`. No setting may have these names.
     """
 
     keys: Keys
@@ -343,10 +342,10 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 
 
 class Nano(Section):
-    """The tokens of the model `nano`. They are learned from training problems and demonstrations.
+    """The tokenizer of `model: nano`. It is learned from training problems and demonstrations.
 
-    Digits and words become tokens. `atoms` has regular expressions. A text that matches one of
-    these expressions becomes a token, too: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
+    Digits and words are tokenized separately from the text around them. Texts that match a regular
+    expression in `atoms` are, too: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
     """
 
     atoms: tuple[str, ...] = ()
@@ -370,14 +369,15 @@ class Nano(Section):
 class WarmStart(Section):
     """The warm start: supervised fine-tuning on demonstrations before reinforcement learning.
 
-    `demonstrations` has one of three forms. It is an import path of a policy (an `async def` of one
-    Conversation), or of a function that makes a policy from problems, seed and `settings`. Or it is
-    `run:NAME@STEP`: `RejectionSampling(**settings)` selects episodes of steps 1 to STEP of a run.
-    Or it is `file:PATH`: `ChatFile(**settings)` reads all chats of a file.
+    `demonstrations` is one of these texts:
 
-    Training consists of `rounds`. An interrupted run continues after the last finished round. The
-    learning rate decreases from round to round. With 4 rounds, it is 1, 3/4, 1/2 and 1/4 of
-    `learning_rate`.
+    - the import path of a policy (an `async def` function of a Conversation), or of a function that
+      makes a policy from problems, seed and `settings`
+    - `run:NAME@STEP`: `RejectionSampling(**settings)` selects episodes of steps 1 to STEP of a run
+    - `file:PATH`: `ChatFile(**settings)` reads all chats of a file
+
+    Training has `rounds` rounds. An interrupted run continues after the last finished round. With 4
+    rounds, the learning rates of the rounds are 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 
     demonstrations: str

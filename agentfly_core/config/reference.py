@@ -12,7 +12,7 @@ from agentfly_core.system.formats.text import did_you_mean, nearest
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Matches the name of a run, a chat service or a dataset."""
 RECIPES = ("calculator", "python", "shop")
-"""The names of the tokenizers in models/tokenizers, from which tiny untrained models are made."""
+"""Names of tokenizers in models/tokenizers. For each name X, `nano:X` is a tiny untrained model."""
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 HUB = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\S+))?", re.ASCII)
@@ -128,7 +128,7 @@ class WordPolicy(Enum):
 
 
 Model = HubModel | LocalModel | PackagedModel | NanoModel | OwnNano
-"""Models with weights outside of a run."""
+"""A model with weights from the hub, a folder or a package, or an untrained model."""
 ModelReference = Model | RunPolicy | LastPolicy | EndpointPolicy
 SpeakerReference = RunPolicy | EndpointPolicy
 Reference = ModelReference | PolicyFile | ScriptPolicy | WordPolicy

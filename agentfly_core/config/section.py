@@ -51,4 +51,4 @@ def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 BY_NAME = BeforeValidator(lambda value: {"use": value} if isinstance(value, str) else value)
-"""Lets a section accept a name as the short form of `{use: name}`."""
+"""A validator that lets a section have a short form: `grpo` instead of `{use: grpo}`."""

@@ -26,8 +26,8 @@ Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 def _without_secret(instead: str) -> AfterValidator:
     """Return a validator that refuses a URI with a secret.
 
-    The error message does not show the secret. The message ends with `instead`, which is the
-    remedy.
+    The error message does not show the secret. The message ends with the text `instead`. This text
+    explains where to put the secret.
     """
 
     def check(uri: str) -> str:
@@ -43,8 +43,9 @@ def _without_secret(instead: str) -> AfterValidator:
 def _variable(held: str, example: str) -> AfterValidator:
     """Return a validator that refuses a text which is not the name of an environment variable.
 
-    The error message describes the variable's content (`held`, such as "the key"), and contains the
-    name `example`. The message does not contain the refused text, which may be a secret.
+    `held` describes the content of the expected variable, such as "the key". `example` is the name
+    of such a variable. The error message contains both texts. The refused text may be a secret, so
+    the message does not contain this text.
     """
 
     def check(name: str) -> str:
@@ -81,10 +82,10 @@ class Endpoint(Section):
     """A chat service in OpenAI's format: `{url: "https://api.openai.com/v1", model: gpt-5-mini,
     api_key_env: OPENAI_API_KEY}`.
 
-    `max_requests` limits the number of requests of a command, including retries. `max_tokens`
-    limits the total number of tokens in the prompts and replies of a command. `extra` has further
-    fields of each request. `extra: {temperature: null}` removes the field `temperature` from
-    requests.
+    `max_requests` limits the number of requests, including retries, of one agentfly command such as
+    `agentfly train`. `max_tokens` limits the total number of tokens in the prompts and replies of
+    the command. `extra` has further fields of each request. `extra: {temperature: null}` removes
+    the field `temperature` from requests.
     """
 
     url: Annotated[

@@ -21,10 +21,12 @@ from agentfly_core.system.formats.json_value import JSON
 DATA = "agentfly_core.datasets.mixture:mixture"
 DEMONSTRATIONS = "agentfly_core.experiment.policy_path:of_tasks"
 GOAL = "goal"
-"""The key in the scores of a mixture under which the goal of each task is stored."""
+"""The name in `Scored.rewards` under which each task of a mixture stores the reward that decides
+success.
+"""
 TASK = "task"
-"""In a mixture, success is reported for each task under this label. Success for each value of the
-fact `evaluate.by` is reported, too.
+"""The label under which the success on each task of a mixture is reported. If `evaluate.by` names a
+fact of the problems, such as "kind", success is also reported for each value of this fact.
 """
 SINGLE = "single"
 """The name of the only task in an experiment without `tasks`. Datasets and episodes contain this

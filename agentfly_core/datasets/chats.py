@@ -37,8 +37,8 @@ MAX_BYTES = 2**31
 class RecordedReply:
     """A reply in a file. `messages` has the conversation, and ends with the reply.
 
-    `trained` is whether the reply is trained. `call` has the tokens that a model read and sampled,
-    or is None for a file without token ids.
+    `trained` is whether the reply contributes to the training loss. `call` has the tokens that a
+    model read and sampled, or is None for a file without token ids.
     """
 
     messages: Messages
@@ -70,8 +70,8 @@ class RecordedReply:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChat:
-    """The messages of a chat, and whether each of them is trained: `RecordedChat((Message("user",
-    "1+1?"), Message("assistant", "2")), (False, True))`.
+    """The messages of a chat, and whether each message contributes to the training loss:
+    `RecordedChat((Message("user", "1+1?"), Message("assistant", "2")), (False, True))`.
     """
 
     messages: Messages
@@ -110,8 +110,8 @@ class RecordedChat:
     def followed_by(self, completion: RecordedChat) -> RecordedChat:
         """Return the chat with the messages of `completion` appended.
 
-        The messages of this chat are not trained. The appended messages are trained as in
-        `completion`. Raises ValueError if the order of the messages is invalid.
+        The messages of this chat do not contribute to the training loss. The appended messages
+        contribute as in `completion`. Raises ValueError if the order of the messages is invalid.
         """
         untrained = (False,) * len(self.messages)
         return RecordedChat(
@@ -132,7 +132,7 @@ class RecordedChat:
 
 
 def text_chat(role: Speaks, text: str) -> RecordedChat:
-    """Return a chat with a single message. The message is trained if its role is `assistant`."""
+    """Return a chat with a single message, which is trained on if its role is `assistant`."""
     return RecordedChat((Message(role, text),), (role == "assistant",))
 
 

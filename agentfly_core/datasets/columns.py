@@ -40,8 +40,8 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
     """Return the name of the field that contains a row's prompt, and the chat in this field.
 
     PROMPTS lists the possible fields, such as `question`. The first field that the row has is used.
-    Raises ValueError if the row has none of these fields. A row may have a chat in a further field,
-    but both chats must end with the same question. Otherwise raises ValueError.
+    Raises ValueError if the row has none of these fields. Also raises ValueError if another field
+    in CHATS, such as `messages`, has a chat that ends with a different question.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")

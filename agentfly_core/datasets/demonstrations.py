@@ -33,9 +33,10 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
 
 
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Return a scripted policy like that of the function `calculator`, but in another format.
+    """Return a scripted policy that calls the calculator in the format of `agents.react`.
 
-    Its replies have the format of `agents.react`. `spoilt` is the share of episodes with a mistake.
+    It plays the same problems as the policy of the function `calculator`, with the same mistakes.
+    `spoilt` is the share of episodes with a mistake.
     """
     ask = (
         "Thought: The calculator can work that out.\n"
@@ -58,10 +59,10 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Return a scripted policy like that of the function `python`, but in another format.
+    """Return a scripted policy that writes its program in the format of `agents.code_block`.
 
-    Its replies have the format of `agents.code_block`. `spoilt` is the share of episodes with a
-    mistake.
+    It plays the same problems as the policy of the function `python`, with the same mistakes.
+    `spoilt` is the share of episodes with a mistake.
     """
     reply = partial(use_tool, programming, "```python\n{}\n```\n".format, str)
     return replying(seed, spoilt, reply, PROGRAM_MISTAKES)

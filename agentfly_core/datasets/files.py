@@ -122,7 +122,7 @@ class _Source:
 
 
 def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, str]) -> None:
-    """Raise ValueError if two files have different rows with the same id, such as a row number."""
+    """Raise ValueError if two files use the same id, such as a row number, for different rows."""
     for (one, first), (other, second) in combinations(sources.items(), 2):
         for name in first.contents.keys() & second.contents.keys():
             if first.contents[name] == second.contents[name]:

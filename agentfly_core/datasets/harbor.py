@@ -129,7 +129,7 @@ def _problem(
 def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a section of a task's settings, or an empty section if it is missing.
 
-    Raises RefusedTask if the value is not a section.
+    Raises RefusedTask if `document[name]` is not a mapping.
     """
     section = document.get(name) or {}
     if not isinstance(section, Mapping):

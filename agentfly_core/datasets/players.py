@@ -10,8 +10,8 @@ from agentfly_core.system.formats import hashing
 
 Demonstrator = Callable[[Conversation], Awaitable[str]]
 ReplyWriter = Callable[[random.Random, Conversation, str], str]
-"""A function that returns the next reply. Its last parameter is the name of a deliberate mistake,
-or empty. In each turn of an episode, the random generator starts from the same seed.
+"""A function of a random generator, a conversation and the name of a deliberate mistake (or ""). It
+returns the next reply. In each turn of an episode, the random generator starts from the same seed.
 """
 
 
@@ -34,7 +34,7 @@ def replying(seed: int, spoilt: float, reply: ReplyWriter, mistakes: Sequence[st
 def mistake(conversation: Conversation, seed: int, spoilt: float, kinds: Sequence[str]) -> str:
     """Decide whether a scripted policy makes a deliberate mistake in the episode of `conversation`.
 
-    Return the name of the mistake, or an empty text without a mistake. The result is the same in
+    Return the name of the mistake, or "" if the policy makes no mistake. The result is the same in
     each turn of an episode. `spoilt` is the share of episodes with a mistake, and `kinds` has the
     names of the mistakes.
     """

@@ -13,7 +13,7 @@ T = TypeVar("T")
 def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T]]:
     """Divide a list of items among the splits: `{"train": items[:80], "test": items[80:]}`.
 
-    Each split gets consecutive items. The number of its items is in proportion to its size.
+    Each split gets consecutive items. The numbers of items are in proportion to `sizes`.
     """
     parts: dict[str, Sequence[T]] = {}
     start = problems = 0

@@ -26,8 +26,9 @@ class RecordedCall:
     -0.2), (True, True))`.
 
     `prompt` has the tokens that the model read, and `sampled` the tokens of the reply. For each
-    sampled token, `logprobs` has the log-probability, and `trained` is True if the token is
-    trained. Raises ValueError if these three fields have different lengths.
+    sampled token, `logprobs` has the log-probability, and `trained` is True if the token
+    contributes to the training loss. Raises ValueError if `sampled`, `logprobs` and `trained` have
+    different lengths.
     """
 
     prompt: tuple[NonNegativeInt, ...]

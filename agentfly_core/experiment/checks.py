@@ -280,7 +280,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError for too few problems, unknown tasks, or a nightly run with a curriculum."""
+    """Raise ValueError for too few problems, unknown tasks, or both `night` and `curriculum`."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
@@ -331,7 +331,7 @@ def _require_algorithm(use: str) -> None:
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
     """Raise ValueError if `promotion` names an unknown reward.
 
-    The error is also raised for `confirmation: fresh` if a dataset is not marked @generated.
+    Also raise it if `confirmation: fresh` needs new problems of a dataset without @generated.
     """
     for name in promotion.reward_margins:
         # the parts of a reward are unknown before it scores, so only the reward's name is checked

@@ -100,8 +100,8 @@ class Experiment:
         """Return the experiment with another agent:
         `experiment.with_agent(use="program", command=["python", "my_agent.py"])`.
 
-        Of the old agent's settings, the fields of `AgentPart` are kept, such as `max_turns`, unless
-        `settings` contains them. The settings of the old agent's own class are removed.
+        Fields of `AgentPart`, such as `max_turns`, keep their old values if `settings` does not set
+        them. The settings of the old agent's own class are removed.
         """
         part = self.settings.agent
         limits = part.model_dump(include={*type(part).model_fields} - {"use"})
@@ -177,19 +177,19 @@ class Experiment:
     def reference(self) -> Pointer | None:
         """The reference policy of the KL penalty, if `algorithm.kl.reference` is run:NAME@STEP.
 
-        None without a KL penalty, or if the setting is `start`, the policy from which training
-        starts.
+        None if the experiment has no KL penalty. Also None if the setting is `start`: the reference
+        policy is then the policy from which training starts.
         """
         policy = run_step(self.algorithm.needs.reference or "")
         return of_run(self.store, policy, "algorithm.kl.reference").policy if policy else None
 
     @property
     def frozen(self) -> Mapping[str, str]:
-        """The digest of the policy or chat service that plays a role, for each untrained role.
+        """The digests of the policies and chat services that play untrained roles, by role.
 
         The digests are fixed when a run begins. A role is also untrained if the run's own policy
-        plays it, but does not learn from its replies. Such a role has the text SELF instead of a
-        digest. Raises ValueError if a policy or chat service is missing.
+        plays the role, but is not trained on the replies. Such a role has the text SELF instead of
+        a digest. Raises ValueError if a policy or chat service is missing.
         """
         if self.pinned is not None:
             return self.pinned
@@ -240,7 +240,7 @@ class Experiment:
         A policy has one number of the model's dtype for each weight. A learner state has three
         float32 numbers for each weight: the master copy and the two moments of AdamW. With a critic
         model, it has six numbers for each weight. If an adapter is trained, but `policy` is still
-        the base model, no adapter exists whose size could be measured. Both sizes are then 0.
+        the base model, both sizes are 0, because the adapter does not exist yet.
         """
         files, base = adapter_artifact.folders(self.store, policy)
         if self.settings.adapter and base is None:

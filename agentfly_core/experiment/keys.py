@@ -31,7 +31,9 @@ SHARED = "artifacts"
 FINE_TUNING = tuple(
     f"warm_start.{key}" for key in ("rounds", "epochs_per_round", "batch", "learning_rate")
 )
-"""Settings of the warm start that do not change its demonstrations."""
+"""Settings of the warm start that change the training on the demonstrations, but not the
+demonstrations. The key of the demonstrations does not cover these settings.
+"""
 PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
 
 
@@ -115,7 +117,8 @@ class StageKeys:
     def base_model(self, data: Artifact | None) -> ArtifactKey | None:
         """Return the key of the base model, or None.
 
-        A `nano` model is made from the dataset `data`. Its key is None if `data` is None.
+        The tiny model `nano` is made from the dataset `data`. So the key of `nano` is None if
+        `data` is None.
         """
         if not isinstance(model_reference(self.settings.model), OwnNano):
             return self.model()
@@ -210,8 +213,8 @@ class StageKeys:
         """Return the key of the scores of `rollouts`, the episodes of a step or an evaluation.
 
         The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. With
-        `rollout.refills`, a step may need several sampling rounds. To decide this, the episodes are
-        also scored after the first round (`round` is 1), after the second round, and so on.
+        `rollout.refills`, a step may need several sampling rounds. The scores after a round decide
+        whether the next round is needed. Their `round` is 1 after the first round, and so on.
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")
@@ -337,8 +340,8 @@ def _identity(settings: Endpoint) -> JSON:
 def _settings(stage: str, identity: Mapping[str, JSON], reads: Sequence[str]) -> dict[str, JSON]:
     """Return the settings that a stage reads.
 
-    Resumable settings are removed. The weights of rewards are removed for all stages except
-    `score`.
+    Settings that may change when a run is continued are removed. The weights of rewards are removed
+    for all stages except `score`, because only scores depend on the weights.
     """
     values = {name: at_keys(identity, name.split(".")) for name in reads}
     settings: dict[str, JSON] = {k: v for k, v in values.items() if v is not None}
@@ -362,7 +365,7 @@ def _settings(stage: str, identity: Mapping[str, JSON], reads: Sequence[str]) ->
 
 
 def _remove_weights(section: dict[str, JSON]) -> None:
-    """Remove the weights of the rewards, because only scores depend on these weights."""
+    """Remove the weights of the rewards from a section of the settings."""
     if isinstance(rewards := section.get("rewards"), dict):
         for name, reward in rewards.items():
             settings = reward if isinstance(reward, dict) else {}

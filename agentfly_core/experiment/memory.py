@@ -1,5 +1,6 @@
-"""The memory with which a policy plays. It is a folder of files, which the function that
-`agent.remembers` names fills in each step.
+"""The memory of a policy: a folder of files that agents can read during episodes.
+
+In each step, the function at the import path `agent.remembers` makes a new folder.
 """
 
 from pathlib import Path
@@ -8,8 +9,9 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 
 MEMORY = "memory"
-"""Name of the memory in two places: among the inputs of a policy or of episodes, and as a folder of
-a step.
+"""The key of the memory among the inputs of a policy or of episodes.
+
+The memory's folder within a training step has the same name.
 """
 FILES = "files"
 """Name of the folder with the remembered files. It is in the artifact of a memory, beside the
@@ -18,13 +20,16 @@ manifest.
 
 
 def memory_of(store: Store, policy: Pointer) -> Pointer | None:
-    """Return the memory of a policy, or None for a policy without memory, such as a base model."""
+    """Return the memory of a policy (a folder of files that agents read during episodes).
+
+    Return None for a policy without memory, such as a base model.
+    """
     digest = store.resolve(policy).manifest["inputs"].get(MEMORY)
     return Pointer(f"{policy.uri.rpartition('/')[0]}/{MEMORY}", digest) if digest else None
 
 
 def memory_folder(store: Store, memory: Pointer) -> Path:
-    """Return the local folder with the files of a memory."""
+    """Return the local folder with the files of a memory, which agents read during episodes."""
     folder = store.open(memory) / FILES
     folder.mkdir(exist_ok=True)  # object storage keeps no empty folder
     return folder

@@ -164,9 +164,10 @@ def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
     """Return the digests of the author's code and data files, shortened to 8 hex digits.
 
     The code is the packages of `modules`, and the packages that they import. Imported packages are
-    left out if they are installed. Each function and class has a digest (see `definitions`). But if
-    a package is large, installed or not written in Python, the whole package has one digest. `data`
-    contains the full digest of each data file.
+    left out if they are installed (in site-packages). Each function and class has a digest (see
+    `definitions`). An installed package of `modules` has only one digest for all its files. The
+    same holds for a package that is large or not written in Python. `data` contains the full digest
+    of each data file.
     """
     packages = (package for module in modules for package in _reached(module))
     own = {name: part for package in packages for name, part in package.parts.items()}

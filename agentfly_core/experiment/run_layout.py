@@ -155,7 +155,7 @@ def summary_of(store: Store, name: str) -> Summary | None:
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """Return the summary of a run that has done all of its `steps` steps, or None."""
+    """Return the summary of a run if the run has finished all `steps` steps, else None."""
     summary = summary_of(store, name)
     return summary if summary and summary["steps"] == steps else None
 

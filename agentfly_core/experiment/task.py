@@ -40,8 +40,8 @@ class Task:
     - `settings`: the settings of an experiment with only this task
     - `rewards`: the rewards and their weights
     - `goal`: the name of the reward that decides success. Empty for a task without rewards.
-    - `limits`: the limits and settings of each environment class, such as the number of
-      environments
+    - `limits`: for each environment class, the settings, the largest number of environments, and
+      how long and how often an environment is used
     """
 
     settings: Settings
@@ -133,8 +133,9 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
     """Return the name under which `Scored.rewards` has the reward that decides success.
 
-    `goal` is the key of this reward in the setting `rewards`. In a mixture, the name is GOAL for
-    all tasks. Raises ValueError for an experiment without rewards.
+    `goal` is the key of this reward in the setting `rewards`. In a mixture of tasks, each task has
+    its own goal. The value is then stored under the name GOAL for all tasks. Raises ValueError for
+    an experiment without rewards.
     """
     require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name

@@ -1,7 +1,7 @@
-"""Digests of an author's own modules, and changes of these modules during a run.
+"""Digests of the user's own modules, and changes of these modules during a run.
 
 The settings of an experiment name these modules. If the digest of a module changes, the stages that
-run the module get new keys, and a new run gets another name.
+run the module get new cache keys, and a new run gets another name.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from agentfly_core.experiment.task import Task
 
 Code = Mapping[str, Mapping[str, str]]
-"""For each stage, the digests of the author's modules that the stage runs, as in `Settings.code`:
+"""For each stage, the digests of the user's own modules that it runs, as in `Settings.code`:
 `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`."""
 PROGRAM_MODULE = PROGRAM.partition(":")[0]
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "memory", "update")
-"""Stages with keys that cover the author's code."""
+"""Stages whose cache keys depend on the user's own modules."""
 BEFORE_STEPS = ("prepare", "demonstrate")
 """Stages that a run does not repeat after its first step."""
 
 
 def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str, str]]:
-    """Return the current digests of the author's modules for each stage:
+    """Return the current digests of the user's own modules for each stage:
     `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`.
 
     Each digest also covers the files in the setting `code_files`. Raises ValueError if the source
@@ -74,7 +74,7 @@ def code_of(settings: Settings, tasks: Mapping[str, Task]) -> dict[str, dict[str
 def _digested(
     paths: Mapping[str, Sequence[str]], data: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """Return the digests of the author's modules for each stage.
+    """Return the digests of the user's own modules for each stage.
 
     `paths` has the import paths that each stage uses. `data` has the digests of the `code_files`.
     Each module's digest also covers `data`.
@@ -99,7 +99,7 @@ def _rewards(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Reward]]:
 
 
 def modules_of(code: Code) -> dict[str, str]:
-    """Return the digest of each of the author's modules: `{"my_tools": "9f2c51aa03be7d10"}`."""
+    """Return the digest of each of the user's own modules: `{"my_tools": "9f2c51aa03be7d10"}`."""
     return {module: own for stage in code.values() for module, own in stage.items()}
 
 
@@ -172,7 +172,7 @@ def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
 
 
 def refuse_other_code(record: RunRecord, code: Code) -> None:
-    """Raise ValueError if the author's code changed since the run began.
+    """Raise ValueError if the user's own code changed since the run began.
 
     The message names the changed functions.
     """

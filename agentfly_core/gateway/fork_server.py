@@ -3,10 +3,10 @@
     python fork_server.py SOCKET my_agent.py MODULE...
 
 It uses only the standard library, because it may run in the Python environment of the programs.
-Each message on the socket starts a program. It contains the program's arguments, working directory
-and environment variables, and four file descriptors: the program's standard streams, and a pipe. To
-this pipe, the process id and then the exit code of the program are written. The server ends when
-the other end of the socket is closed.
+Each message on the socket starts a program. The message contains the program's arguments, working
+directory and environment variables, and four file descriptors: the program's standard streams, and
+a pipe. The process id and then the exit code of the program are written to this pipe. The server
+ends when the other end of the socket is closed.
 """
 
 import atexit

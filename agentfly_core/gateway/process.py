@@ -1,4 +1,4 @@
-"""The process of a program. It gets one line of input, and the end of its output is kept."""
+"""Run a program with one line of input, and keep the last bytes of the program's output."""
 
 import asyncio
 import json

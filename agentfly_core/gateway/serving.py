@@ -1,6 +1,6 @@
 """Serve a policy to any client.
 
-Each conversation is an episode, but it is not stored.
+Each conversation is an episode. The episodes are kept in memory only.
 """
 
 import asyncio

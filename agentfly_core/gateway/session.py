@@ -1,4 +1,6 @@
-"""The requests of one episode at the gateway, with speakers, retries and rewards."""
+"""Handle the requests of one episode at the gateway: select the speaker (participant) that replies,
+answer repeated requests, and record rewards.
+"""
 
 import asyncio
 import json
@@ -34,7 +36,8 @@ REPLY_BYTES, TOKEN_BYTES = 4000, 64
 class HttpCall:
     """A POST request to `{base}/PART/chat/completions`.
 
-    - `part`: the PART of this path, which may select a speaker (`SpeakerPattern.path`)
+    - `part`: the PART of this path. The field `path` of a `SpeakerPattern` selects a speaker
+      (participant of the episode) by this part.
     - `headers`: the HTTP headers, with names in lower case
     - `connected`: a function that returns whether the client still waits for the response
     """
@@ -154,7 +157,7 @@ class GatewaySession:
 
     @property
     def models(self) -> list[str]:
-        """The names of the speakers. The program uses these names as model names."""
+        """The model names for the client: the name of each speaker (participant) of the episode."""
         return [self.episode.name, *self._others]
 
     @property
@@ -224,7 +227,7 @@ class GatewaySession:
         )
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer. It counts as the answer of the speaker that replied last."""
+        """Set the episode's answer, as an answer of the speaker (participant) that replied last."""
         speaker = self.last[0] if self.last else self.episode
         speaker.answer(text)
 

@@ -35,7 +35,7 @@ class EndpointSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[_Session]:
-        """Open a session with the service. Raises ValueError if the API key is missing."""
+        """Open a session with the chat service. Raises ValueError if the API key is missing."""
         async with self.service.open() as chat:
             yield _Session(replace(self), chat)
 
@@ -55,7 +55,7 @@ class _Session(SamplerSession):
         """Return a reply of the service.
 
         Raises ServiceLost if all attempts of the request fail. Raises NoReply if the service
-        refuses the request or the budget is spent.
+        refuses the request, or if the command's budget of requests and tokens is spent.
         """
         conversation, params = request.conversation, request.params
         limits = params.temperature, params.max_tokens, params.stop

@@ -32,9 +32,9 @@ class Scripted(SamplerSession):
         Scripted(encode, stop_token=2, policy=policy)
 
     `encode(text)` returns the tokens of a text. The reply ends with `stop_token`. If the policy
-    returns a message, two optional functions are used: `write(message)` returns its text, and
-    `end(message)` its end token. By default, the text contains tool calls in the Hermes format, and
-    the end token is `stop_token`.
+    returns a message, two optional functions are used: `write(message)` returns the text of the
+    message, and `end(message)` returns the end token. By default, the text contains tool calls in
+    the Hermes format, and the end token is `stop_token`.
 
     Log-probabilities are 0.0. The version of replies is -1 until `load` sets it. Stop strings and
     length limits apply. ServiceFailure and ServiceLost from the policy are raised unchanged. Every

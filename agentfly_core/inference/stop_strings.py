@@ -1,4 +1,4 @@
-"""Find stop strings in a reply that is decoded token by token, in the same way as vLLM."""
+"""Find stop strings in a reply. Its tokens are decoded one by one, in the same way as in vLLM."""
 
 import functools
 from collections.abc import Sequence

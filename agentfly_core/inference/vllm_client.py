@@ -1,7 +1,7 @@
 """The sampler `vllm`. It uses a vLLM server on a UNIX socket, which reads and returns token ids.
 
-Each reply contains the server's weight version. It reveals if the server has restarted or a load
-was interrupted.
+Each reply contains the server's weight version. If the server has restarted or a load was
+interrupted, this version differs from the version that the sampler loaded.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class VLLM:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Open a session for the episodes of a shard. Their number `episodes` is not used.
+        """Open a session for a shard (episodes that run concurrently). `episodes` is not used.
 
         Raises ServiceLost if no policy is loaded, or if the last load was interrupted.
         """

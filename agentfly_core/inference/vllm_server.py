@@ -23,12 +23,12 @@ whole blocks are reused. With vLLM's default of 128, up to 127 tokens of each re
 recomputed.
 """
 OWN_KERNELS = '{"custom_ops": ["all"]}'
-"""A vLLM setting that enables vLLM's own kernels. They are needed because nothing is compiled on
-CPU.
+"""A vLLM setting that enables vLLM's own kernels. On CPUs, torch.compile is off, so there are no
+compiled kernels that could replace them.
 """
 NEEDED_AT_START = 0.01
-"""The share of a GPU's memory that must be free when vLLM starts. vLLM's default is 0.92, but when
-a dead server restarts, the learner may use most of the memory.
+"""The share of a GPU's memory that must be free when vLLM starts. With vLLM's default of 0.92, a
+dead server could not restart while the learner uses most of the memory.
 """
 
 
@@ -61,10 +61,10 @@ def launch(
 
     `adapter_rank` is the largest rank of an adapter; 0 means that adapters are not supported. The
     server loads a tokenizer only if the agent has stop strings. Log-probabilities are computed
-    after the logits are divided by the temperature. On CPUs, chunked prefill is off. With chunked
-    prefill, vLLM 0.32 crashes when the random generator of a request is rewound. On GPUs, tensor
-    parallelism splits the model over all GPUs of the sampler. If the learner shares a GPU with the
-    server, the server can sleep.
+    after the logits are divided by the temperature. On CPUs, chunked prefill is off, because
+    vLLM 0.32 would then call `set_offset` on random generators, which fails on CPUs. On GPUs,
+    tensor parallelism splits the model over all GPUs of the sampler. If the learner shares a GPU
+    with the server, vLLM's sleep mode is enabled.
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,

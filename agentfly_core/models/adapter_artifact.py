@@ -65,7 +65,7 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
 def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
     """Read the config of a policy. The config of an adapter is the config of its base model.
 
-    Returns None for a chat service.
+    Returns None for a chat service, because its folder does not contain config.json.
     """
     folder, base = folders(store, policy)
     whole = base or folder
@@ -75,8 +75,8 @@ def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
 
 
 def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:
-    """Raise ValueError if the policy is an adapter, but its shape differs from the setting
-    `adapter`.
+    """Raise ValueError if the policy is an adapter with another rank, alpha or targets than the
+    setting `adapter`.
     """
     own = shape_of(store, policy)
     if own and own != adapter:

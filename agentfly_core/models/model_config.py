@@ -28,10 +28,10 @@ ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
 )
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 MASKED = {"full_attention", "sliding_attention"}
-"""Types of layers with an attention that accepts any attention mask. Prefix sharing needs this."""
+"""Types of layers whose attention accepts any attention mask. Prefix sharing needs such masks."""
 UNSTEADY = {"longrope", "dynamic"}
-"""RoPE types with other frequencies beyond the original positions. transformers chooses the
-frequencies of a batch by its longest row.
+"""RoPE types whose frequencies change if a row is longer than in pretraining. In transformers, the
+longest row of a batch determines the frequencies of all its rows.
 """
 DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
 """Types of layers without attention: layers with one feed-forward network, and layers with a
@@ -58,8 +58,9 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
 def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
     """Parse a reference to a model with its own weights.
 
-    Raises ValueError if the reference names a run or a chat service. Also raises ValueError for
-    `nano` without the name of a recipe, because this model is made from the data of an experiment.
+    Raises ValueError if the reference names a run or a chat service. Also raises ValueError for the
+    reference `nano`, because each experiment makes this tiny model from its own data. A reference
+    such as `nano:calculator` is accepted.
     """
     model = model_reference(reference)
     if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):
@@ -124,7 +125,7 @@ def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
 
 
 def require_loadable(config: PreTrainedConfig, where: str) -> None:
-    """Raise ValueError if a model can neither be sampled nor trained.
+    """Raise ValueError if a model cannot be loaded, such as an encoder or a quantised model.
 
     `where` names the model in the message.
     """

@@ -35,7 +35,7 @@ WRAPPERS = {
     "module.": "DistributedDataParallel",
     "_fsdp_wrapped_module.": "FSDP",
 }
-"""For each prefix of weight names, the program that adds it."""
+"""Prefixes that wrappers of models add to the names of weights, with the names of the wrappers."""
 PROBLEMS = {
     "missing_keys": "missing",
     "unexpected_keys": "not part of the model",
@@ -43,7 +43,7 @@ PROBLEMS = {
     "error_msgs": "not readable",
     "conversion_errors": "not convertible",
 }
-"""Fields of the report that transformers makes when it loads a model, with words for messages."""
+"""For each field of transformers' loading report, the description of the problem in messages."""
 SHOWN = 3
 """How many weights an error message names for each problem."""
 
@@ -52,9 +52,10 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
     """Write config.json, the weights and the tokenizer of a model to a folder.
 
     `reference` is `nano:<recipe>`, `package:<name>`, a local folder, or an id of the Hugging Face
-    hub with an optional `@revision`. `nano:<recipe>` always gives the same bytes. `dtype` is
-    "float32" or "bfloat16". Raises ValueError if the model is missing, damaged or an adapter.
-    Raises WrongFiles if the weights do not fit config.json or are not finite.
+    hub with an optional `@revision`. `nano:<recipe>` is a tiny untrained model. Its files
+    always have the same bytes. `dtype` is "float32" or "bfloat16". Raises ValueError if the model
+    is missing, damaged or an adapter. Raises WrongFiles if the weights do not fit config.json or
+    are not finite.
     """
     named, words = model_config.with_weights(reference), model_config.tokenizer(reference)
     if isinstance(named, NanoModel):

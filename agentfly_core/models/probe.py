@@ -15,9 +15,10 @@ from agentfly_core.models.type_names import PreTrainedModel, Tensor
 
 TOKENS = 64
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05}
-"""For each dtype, the largest allowed median distance between the log-probabilities of a sampler
-and of the probe. With vLLM in bfloat16, the distance was at most 0.037 with the right weights, and
-at least 0.057 with 2 % noise in all weights (SmolLM2-135M on CPU, `benchmarks.weight_probe`).
+"""For each dtype, the largest allowed median distance (in nats) between the log-probabilities of a
+sampler and of the probe. In a benchmark of vLLM in bfloat16, right weights gave distances of at
+most 0.037. Weights with 2 % noise gave at least 0.057. The benchmark ran SmolLM2-135M on CPU
+(`benchmarks.weight_probe`).
 """
 
 
@@ -75,8 +76,9 @@ def write(folder: Path, tokens: Sequence[int], logprobs: Sequence[float]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The stored probe of a policy: 64 tokens, and the log-probabilities of the last 63 tokens at
-    temperature 1. `dtype` is the dtype of the policy, and `digest` is a digest of probe.json.
+    """The stored probe of a policy, which tests whether a sampler has the right weights: 64 tokens,
+    and the log-probabilities of the last 63 tokens at temperature 1. `dtype` is the dtype of the
+    policy, and `digest` is a digest of probe.json.
     """
 
     tokens: tuple[int, ...]

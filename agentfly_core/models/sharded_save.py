@@ -1,5 +1,5 @@
 """Save weights in several safetensors files at the same time. One file would be slower, because the
-allocation of pages is slow.
+kernel allocates memory for the pages of a file one after another.
 """
 
 import json

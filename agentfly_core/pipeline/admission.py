@@ -47,8 +47,9 @@ TEXTS = (
 )
 """Texts that must be unchanged after a tokenizer has encoded and decoded them."""
 LENGTH, SHARED, PROMPTS, REPLY = 64, 40, (24, 9, 3), 32
-"""Token counts: LENGTH of a row, SHARED of the prefix that two rows have in common, PROMPTS of the
-prompts in a batch, and REPLY of each reply.
+"""Lengths in tokens. LENGTH is the length of a row. SHARED is the length of the prefix that two
+rows have in common. PROMPTS has the lengths of the prompts in a batch. REPLY is the length of each
+reply.
 """
 PROBLEM = Problem("admission", "")
 DATE = "2026-01-31"
@@ -298,8 +299,8 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 def _changed(candidate: Candidate) -> Path:
     """Write a copy of the model with noise in all weights.
 
-    A sampler loads this copy after the original model, to check that it can replace weights. The
-    file `probe.json` of the copy contains tokens and their log-probabilities. The
+    A sampler loads the original model and then this copy, so the check covers the replacement of
+    weights. The file `probe.json` of the copy contains tokens and their log-probabilities. The
     sampler must compute the same log-probabilities.
     """
     folder = candidate.folder.parent / "changed"

@@ -35,7 +35,9 @@ from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import NO_ANSWER, collect
 
 REHEARSED = 8
-"""The number of trial demonstrations, which are scored before the warm start."""
+"""The number of trial demonstrations. They are played and scored before all demonstrations of the
+warm start are played.
+"""
 HEARD = 512
 """The number of demonstrations from which the tokenizer of the model `nano` is made."""
 BYTES_A_TOKEN = 4
@@ -104,9 +106,9 @@ class DemonstrationPlayer:
         """Play trial demonstrations, and compute the rewards that need an environment.
 
         The number of trial demonstrations is the constant REHEARSED. Also play a test episode in
-        which each reply is a refusal to answer, without a tool call. Raises GateClosed if the
-        agent's code ends the test episode without an answer, but returns an ending that requires an
-        answer, such as TERMINAL. Also raises GateClosed if too many demonstrations fail.
+        which each reply is a refusal to answer, without a tool call. Raises GateClosed if the test
+        episode ends without an answer, but the agent's code returns an ending that requires an
+        answer, such as `Ending.TERMINAL`. Also raises GateClosed if too many demonstrations fail.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
@@ -191,12 +193,12 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return encoded text, from which the tokenizer of the model `nano` is made.
+    """Return texts as byte tokens. The tokenizer of the model `nano` is made from these texts.
 
-    The function is used for experiments without demonstrations. The text is encoded by the byte
-    tokenizer `tokenizer`. Each item of the result contains the prompt of a problem, and a call of
-    every tool with empty arguments and an empty result. `quotas` maps the name of each task to the
-    number of its problems that are used.
+    The function is used for experiments without demonstrations. `tokenizer` is a byte tokenizer.
+    Each item of the result contains the prompt of a problem, and a call of every tool with empty
+    arguments and an empty result. `quotas` maps the name of each task to the number of its problems
+    that are used.
     """
     by_name = by_task(problems, quotas)
     heard = [problem for name, quota in quotas.items() for problem in by_name[name][:quota]]

@@ -1,4 +1,6 @@
-"""Export a policy as a directory for other programs. It contains the chat template and a README."""
+"""Export a policy as a directory for other programs. The directory contains a README. If the chat
+template of the training is a Jinja template, the directory contains this template, too.
+"""
 
 import json
 import shutil

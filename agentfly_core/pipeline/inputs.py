@@ -60,7 +60,7 @@ QUARANTINE = Path("quarantine")
 def dataset(experiment: Experiment) -> Artifact:
     """Return the dataset with its three splits. Make the dataset if it is not in the store.
 
-    Raises ValueError if the data cannot be used.
+    Raises ValueError if the dataset function returns invalid data, such as too many bad rows.
     """
 
     def make(folder: Path) -> Mapping[str, float]:
@@ -177,9 +177,9 @@ def _endpoint(
 def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
     """Return the last policy of the run `name`. `experiment` is the name of the run's experiment.
 
-    Raises ValueError if the run does not exist or has not published a policy. After an edit of the
-    code, a run has a new default name, because this name contains a digest of settings and code.
-    The message suggests the newest run of the experiment that has a policy.
+    Raises ValueError if the run does not exist or has not published a policy. The error message
+    suggests the newest run of the experiment that has a policy. This helps after an edit of the
+    code: a run's default name contains a digest of settings and code, so the edit changes the name.
     """
     if policy := last_policy(store, name):
         return policy
@@ -201,8 +201,8 @@ def policy_named(
 
     If `named` is empty, return the last policy of the experiment's run. In references such as
     `run:demo@0`, step 0 means the policy before step 1. The reference "base" means the model or
-    policy from which the experiment starts. If `named` is a model with weights, or "base", the
-    function `model` may be called to make the base model.
+    policy from which the experiment starts. The function `model` makes the model if `named` is a
+    model with weights, or if `named` is "base" and the experiment starts from a model.
 
     Raises ValueError if the policy is missing, or if it is a function, such as "oracle".
     """

@@ -84,9 +84,10 @@ def rollout_spec(
 
 
 def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
-    """Make the rule that decides where episodes fork.
+    """Make the rule that decides before which replies an episode forks.
 
-    `vocabulary` is the model's vocabulary size.
+    A fork copies the episode up to this reply, and samples another reply. `vocabulary` is the
+    model's vocabulary size.
     """
     return ForkRule(
         k=branching.k,
@@ -101,9 +102,9 @@ def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
 def scripted(
     policy: ScriptedPolicy, tokenizer: PreTrainedTokenizerBase, template: ChatTemplate
 ) -> Scripted:
-    """Make a sampler from a function that replies.
+    """Make a sampler that returns the replies of the function `policy`.
 
-    The chat template encodes the replies as tokens.
+    The chat template and the tokenizer encode the replies as tokens.
     """
     encode, end = reply_encoder(tokenizer), partial(end_of, template)
     return Scripted(encode, template.stop_tokens[0], policy, writer(template), end)
@@ -128,7 +129,7 @@ def require_room(
 
 
 def require_tags(by: str, problems: Iterable[Problem]) -> None:
-    """Raise ValueError if `by` is not a key in the `facts` of each problem.
+    """Raise ValueError if a problem lacks the key `by` in its `facts`.
 
     `by` is the value of the setting evaluate.by. If `by` is empty, no problem is checked.
     """
@@ -175,7 +176,7 @@ def of_test(
 def of_split(
     temperature: float, seed: int, problems: Sequence[Problem], name: str, episodes: int
 ) -> list[EpisodeSpec]:
-    """Make `episodes` episodes of a split: first one for each problem, then a second one, ...
+    """Make `episodes` episodes of a split: one for each problem, then a second for each, ...
 
     The seeds are the same as in a held-out evaluation.
     """
@@ -196,8 +197,8 @@ def play_shard(
     """Play a batch of episodes (a shard), and return the metrics of the environments.
 
     Trajectories and timings are written to `folder`. Rewards that read an environment are computed
-    during the episode. Raises GateClosed if too many episodes failed, or if too many episodes lack
-    a reward that reads an environment. Raises ServiceLost if the sampler dies.
+    during the episode. Raises GateClosed if too many episodes failed, or if such a reward is
+    missing in too many episodes. Raises ServiceLost if the sampler dies.
     """
     played, measured = collect_into(episode_specs, spec, sampler, folder, watch, resources)
     stop_if_failing(played, gates.failed)
@@ -209,8 +210,8 @@ def watching(stage: str, step: int, done: int, total: int) -> OnEpisode:
     """Return a function that reports the progress of a stage. Call it with each finished episode.
 
     The constant REPORTS is the approximate number of reports of a stage. `done` is the number of
-    episodes that were already finished before the first call. `total` does not include the forks
-    that agents make.
+    episodes that were already finished before the first call. `total` does not include the
+    additional episodes that agents create with `Episode.fork`.
     """
     played, every = count(done + 1), max(1, total // REPORTS)
 

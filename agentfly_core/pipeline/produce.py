@@ -36,8 +36,9 @@ def find(store: Store, target: ArtifactKey) -> Reused | None:
 
 
 def publish(store: Store, target: ArtifactKey, make: Make) -> Artifact:
-    """Publish the folder that `make` fills. The metrics from `make` and its duration are stored in
-    `metrics.json`.
+    """Publish the folder that `make` fills.
+
+    The file `metrics.json` in this folder has the metrics that `make` returns, and the run time.
     """
     with store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= make(folder)

@@ -1,4 +1,4 @@
-"""Convert the chats in a file to demonstrations. Replies get the tokens of a rollout."""
+"""Convert the chats in a file to demonstrations, with the same tokens as in a rollout."""
 
 import sys
 from collections import Counter, defaultdict
@@ -55,7 +55,7 @@ class OtherTokens(Exception):
 class Replayed(SamplerSession):
     """A sampler session that returns the recorded tokens of `replies`.
 
-    If a reply lacks recorded tokens, its text is encoded by the sampler `script`. `stops` are the
+    If a reply lacks recorded tokens, `script` (another sampler) encodes its text. `stops` are the
     stop tokens. `sample` raises OtherTokens if a prompt differs from the recorded prompt.
     """
 
@@ -69,7 +69,7 @@ class Replayed(SamplerSession):
     async def sample(self, request: Request) -> Sampled:
         """Return the recorded tokens of the reply to a request.
 
-        If the reply has no recorded tokens, the sampler `script` encodes its text.
+        If the reply has no recorded tokens, its text is encoded as tokens.
         """
         if (call := self.replies[request.conversation.turn].call) is None:
             return await self.script.sample(request)
@@ -158,10 +158,10 @@ class ChatPlayer:
         )
 
     def _ours(self, row: ChatRow) -> Trajectory | None:
-        """Return the trajectory that `agentfly export` stored in the metadata of a trace.
+        """Return the trajectory that `agentfly export` stored in the metadata of a row.
 
-        Returns None if the tokens in the trace differ from this trajectory, or if the trace was
-        made with another template or tokenizer.
+        Returns None if the tokens in the row differ from this trajectory, or if the row was made
+        with another template or tokenizer. Raises ValueError if the metadata is not a trajectory.
         """
         assert row.ours is not None
         try:
@@ -277,7 +277,7 @@ class ChatPlayer:
     def _control_tokens(self) -> list[str]:
         """The control tokens: special tokens, and added tokens that occur in the template.
 
-        Marks of tool calls and of reasoning are left out.
+        Tokens that mark tool calls or reasoning are left out.
         """
         jinja = str(getattr(self.spec.template, "jinja", ""))
         added = self.tokenizer.added_tokens_decoder.values()

@@ -93,9 +93,9 @@ def score(
 
     Scores in `before` (an earlier round) and in `ready` are reused. With `rollout.refills`, a step
     may have several rounds: if all episodes of a problem have equal rewards, the next round plays a
-    new problem instead. The episodes are scored after each round, with its number 1, 2, ... as
-    `round`, and each time a separate artifact is published. The final scores have the `round` 0.
-    `what` is the name of the stage in logs.
+    new problem instead. The scores after each round are a separate artifact, and `round` is the
+    number of the round: 1, 2, .... The final scores of the step have the `round` 0. `what` is the
+    name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -111,7 +111,7 @@ def score(
 def check_rewards(
     episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
 ) -> None:
-    """Check trial demonstrations before a warm start.
+    """Check the scores of demonstrations that were played on trial before a warm start.
 
     Raises GateClosed if the share of demonstrations without a reward is above `unscored`.
     """
@@ -128,8 +128,8 @@ def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path
     episodes can be scored only together with the other batches. These episodes are missing in the
     result, and `score_episodes` scores them later:
 
-    - Episodes without a valid score. For example, a score may refer to a speaker that occurs only
-      in another batch.
+    - Episodes without a valid score. For example, `Score.by_speaker` may contain a speaker that
+      occurs only in another batch.
     - All episodes, if a reward compares the episodes of a problem. These episodes may be in several
       batches.
     """
@@ -149,8 +149,8 @@ def _counted(
 ) -> list[LedgerRow]:
     """Set `kind` and `solved` in the rows of a ledger.
 
-    `kind` comes from `ProblemSchedule.kind_of`. `solved` is the number of episodes that solved the
-    problem.
+    `kind` names the group of problems with a common pass rate; see `ProblemSchedule.kind_of`.
+    `solved` is the number of episodes that solved the problem.
     """
     kinds = {t.problem.id: schedule.kind_of(t.problem) for t in played}
     return [

@@ -1,4 +1,7 @@
-"""The running services of a session. They are started once, and then passed to the stages."""
+"""The services of a running command, such as the sampler, the workers and the learner.
+
+They are started once, and then passed to the stages of the command.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -87,7 +90,7 @@ def rollout_services(
 def local_player(
     samplers: Samplers, tokenizer: PreTrainedTokenizerBase, server: str
 ) -> Iterator[LocalPlayer]:
-    """Start a player in this process, with its environments and speakers.
+    """Start a LocalPlayer, which plays episodes in this process, and start its environments.
 
     `server` is the address of the vLLM server, or "" to sample without a server. At the end of the
     `with` block, a job that still runs in another thread is cancelled.

@@ -93,7 +93,7 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """Return a warning for each health sign with a metric that was not measured.
+    """Return a warning for each health sign (limit on a metric) if its metric was not measured.
 
     The name of such a metric may be mistyped. Metrics of the default health signs cause no warning,
     because some algorithms do not measure them.
@@ -110,10 +110,10 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 
 
 def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
-    """Return the health signs that need a warning, by name.
+    """Return the health signs (limits on metrics) that need a warning, by name.
 
-    A sign needs a warning if it was seen in at least `sign.steps` consecutive steps. `metrics`
-    contains the numbers of steps from `lasting`.
+    A sign needs a warning if its limit was violated in at least `sign.steps` consecutive steps.
+    `metrics` contains the number of consecutive steps for each sign, computed by `lasting`.
     """
     return {
         name: sign
@@ -140,7 +140,7 @@ def reward_fall(metrics: Mapping[str, float], before: Mapping[str, float]) -> di
 def warnings(
     signs: Signs, metrics: Mapping[str, float], advice: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return the warnings of a step about health signs.
+    """Return a step's warnings about violated health signs (limits on metrics).
 
     A sign with `steps: 3` causes a warning after 3, 6, 12, 24, ... consecutive steps. `advice` maps
     names of signs to texts that are added to their warnings. Raises GateClosed if a sign with the
@@ -167,7 +167,10 @@ def warnings(
 def _allow_unscored(
     scores: Sequence[Sequence[float | Score | Unscored]], episodes: int, share: float
 ) -> None:
-    """Raise GateClosed if too many of these episodes have a score that is Unscored."""
+    """Raise GateClosed if more than max(2, share * episodes) episodes lack a score (Unscored).
+
+    Each item of `scores` contains the scores of one episode.
+    """
     missing = [[score for score in one if isinstance(score, Unscored)] for one in scores]
     reasons = [some[0].reason for some in missing if some]
     what = f"of {episodes} episodes have no reward"

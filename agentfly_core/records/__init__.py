@@ -1,1 +1,1 @@
-"""Problems, trajectories, scores and the ledger: their types and parquet files."""
+"""Types and parquet files for problems, trajectories, scores and the outcomes of problems."""

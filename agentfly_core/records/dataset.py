@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 QUARANTINED = "quarantined"
 REPEATED = "repeated"
 RARE = 0.01
-"""The largest share of problems for which a missing fact is probably a mistake."""
+"""If at most this share of the problems lacks a key of `Problem.facts`, a mistake is likely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
 
 
 def missing_facts(splits: Mapping[str, Sequence[Problem]]) -> list[str]:
-    """Return a sentence for each fact that is missing in a few problems.
+    """Return a sentence for each fact (key of `Problem.facts`) that is missing in a few problems.
 
     The problems of a task in a split are checked together. A fact is reported if it is missing in
     at most 1 % (RARE) of these problems. A fact that is missing in more problems is not reported,

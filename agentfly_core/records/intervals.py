@@ -140,10 +140,10 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
     The bound is mean(d) - t s(d) / sqrt(n). The n values of d are the differences and three added
     values: +reach, -reach and -reach. `reach` is the largest possible difference.
 
-    It is an error if the bound is above the true mean. The added values keep the error rate near
-    `level`. The list shows the largest error rates for 50 to 1,000 problems at a level of 5 %. In
-    each line, the first rate is for two equal policies. The second rate is for a new policy that is
-    worse than the old policy by the largest loss that a promotion accepts.
+    The error rate is the probability of a bound above the true mean. The added values keep this
+    rate near `level`. The list shows the largest error rates for 50 to 1,000 problems at a level of
+    5 %. In each line, the first rate is for two equal policies. The second rate is for a new policy
+    that is worse than the old policy by the largest loss that a promotion accepts.
 
     - without added values: 6.5 % and 19 %
     - with +reach and -reach (Bonett and Price 2012, Journal of Educational and Behavioral

@@ -112,16 +112,16 @@ def together(steps: Iterable[PassRates]) -> PassRates:
 
 
 def used(folder: Path) -> Counter[str]:
-    """Count, for each task, the problems of a step with the outcome `used`: `{"single": 5}`.
+    """Count, for each task, the problems of a step that can train the policy: `{"single": 5}`.
 
-    `folder` contains the step's ledger.
+    These problems have the outcome `used` (see LedgerRow). `folder` contains the step's ledger.
     """
     rows = _read(folder)
     return Counter(rows["task"][rows["outcome"] == "used"])
 
 
 def problems(folder: Path) -> Counter[str]:
-    """Count, for each task, the problems of a step with any outcome: `{"single": 64}`.
+    """Count all problems of a step for each task: `{"single": 64}`.
 
     `folder` contains the step's ledger.
     """

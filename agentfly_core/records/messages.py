@@ -136,9 +136,9 @@ def client_text(reply: Message) -> str:
 def echo_key(item: Message | Observation) -> str:
     """Return a key that identifies a message when a chat client sends the message again.
 
-    A chat client sends all earlier messages with each request. In a reply, the client may change
-    outer white space, the reasoning, and the format of call arguments. These changes do not change
-    the key.
+    A chat client sends all earlier messages with each request. The key stays the same if the client
+    changes the following in a reply: white space at the ends of the text, the reasoning, and the
+    format of call arguments.
     """
     if isinstance(item, Observation):
         return _as_key(["tool", item.tool, item.content, item.error])

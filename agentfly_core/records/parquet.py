@@ -2,8 +2,8 @@
 
 In a file of trajectories, each row is a trajectory. Rows are sorted by problem, chain (the index of
 the episode among the problem's episodes) and agent. Tokens are int32 and log-probabilities float32.
-The turns of a trajectory are stored in the order of their contexts. The functions that read a file
-return them in the order of time.
+The turns of a trajectory are sorted by context (turns with the same context form one sequence of
+tokens). The functions that read a file return the turns in the order of time.
 """
 
 import json
@@ -21,7 +21,7 @@ from agentfly_core.records import trajectory as record
 NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
 HELD_OUT = "held_out.parquet"
-"""File names in the folders of stages."""
+"""EPISODES, SCORES and HELD_OUT are names of parquet files in the output folders of stages."""
 # sorted and without spaces, because equal episodes must have equal bytes
 _text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _Fields = list[tuple[str, pa.DataType]]

@@ -17,8 +17,8 @@ from agentfly_core.records.trajectory import Problem, tag
 from agentfly_core.system.formats import hashing
 
 SELDOM = 0.01
-"""Added to each sampling weight of a curriculum. Kinds of problems that are always or never solved
-are then seldom drawn, instead of almost never.
+"""Added to each sampling weight of a curriculum. With this addition, kinds of problems that are
+always or never solved are still drawn sometimes.
 """
 
 
@@ -32,7 +32,9 @@ def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, li
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """A round of a step. The first round has as many problems as the step needs.
+    """The problems of one round of sampling in a training step.
+
+    The first round has as many problems as the step needs.
 
     If some of these problems cannot train the policy, a further round (a refill) replaces them by
     other problems. Example: `SamplingRound(step=7, tasks={"single": range(64)}, greedy=False,
@@ -112,7 +114,7 @@ class ProblemSchedule:
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
         """Return how many problems of each task a step still needs.
 
-        `used` maps each task to the number of problems that the step has and uses for training.
+        `used` maps each task to the number of its problems that the step already trains on.
         """
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
@@ -234,8 +236,8 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
     The problems are divided into two halves, which are the same in every epoch. An epoch uses the
     first half, and then the second half. Each epoch shuffles the problems within each half. A step
-    may begin in one epoch and end in the next. Between two uses of a problem, all problems of the
-    other half are used, so the step still uses no problem twice.
+    may begin in one epoch and end in the next. The problems of such a step are all different,
+    because all problems of the other half are used between two uses of a problem.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)
@@ -247,11 +249,12 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
 
 
 def night_after(night: Night, played: Mapping[str, int], sizes: Mapping[str, int]) -> Night:
-    """Return the night after `night`. It begins where `night` ended in the order of the problems.
+    """Return the nightly run after the run `night`: its number, and its first problem of each task.
 
-    For each task, `played` has the number of problems that `night` used, and `sizes` has the number
-    of training problems. For example, `night_after(Night(number=1), {"single": 960}, {"single":
-    4096})` returns a night that begins at problem 960.
+    The first problem follows the last problem that `night` used. For each task, `played` has the
+    number of problems that `night` used, and `sizes` has the number of training problems. For
+    example, `night_after(Night(number=1), {"single": 960}, {"single": 4096})` returns a night that
+    begins at problem 960.
     """
     places = {}
     for name, size in sizes.items():

@@ -106,9 +106,9 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the role, or the speaker, with which advantages compare a trajectory.
+    """Return a trajectory's name for the comparison in advantages: its role or its speaker.
 
-    A role such as `worker` means that the trajectory is compared with all workers of the problem's
+    The role `worker` means that the trajectory is compared with all workers of the problem's
     episodes. If a reward has a separate value for the speaker `worker/2`, the result is `worker/2`.
     The trajectory is then compared only with the trajectories of `worker/2` in the other episodes.
     """

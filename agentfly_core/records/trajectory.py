@@ -1,7 +1,7 @@
 """The record of an episode. It contains the sampled tokens, so text is never tokenized again.
 
-The type of a token span is the loss mask. The model only read the tokens of a `Given` span. The
-tokens of a `Sampled` span are trained, unless its `trained` is False.
+The type of each token span sets the loss mask. `Given` spans are tokens that the model read. Their
+loss is 0. `Sampled` spans are trained, unless `Sampled.trained` or `Trajectory.trains` is False.
 """
 
 import json
@@ -17,7 +17,7 @@ Finish = Literal["stop", "length", "stop_string"]
 """What ended a reply: a stop token, the token limit, or a stop string."""
 Role = Literal["train", "baseline", "evaluation", "demonstration"]
 LARGEST = 1e15
-"""Largest absolute reward. The squares of gradients, which grow with it, must fit in float32."""
+"""Largest absolute reward. Squared gradients grow with the reward, and must fit in float32."""
 USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 
@@ -111,9 +111,9 @@ class Sampled:
             )
 
     def part(self, begin: int, end: int, trained: bool) -> Self:
-        """Return the part from index `begin` up to, but not including, `end`, with this `trained`.
+        """Return the tokens from index `begin` to `end` - 1 as a new span with the given `trained`.
 
-        If the part includes the last token, its `finish` stays the same. Otherwise it is "stop".
+        The new span keeps `finish` if it includes the last token. Otherwise, `finish` is "stop".
         """
         return replace(
             self,
@@ -142,10 +142,10 @@ class Turn:
     - `context`: turns with the same value form one sequence of tokens
     - `call`: the index of the reply in the episode: 0, 1, ...
     - `temperature`: the temperature of this reply, or None for the experiment's temperature
-    - `state`: the results of `state_key` of all environments before the reply, joined by spaces
+    - `state`: the names of the environments' states (`state_key`) before the reply, as one text
     - `reward`: the sum of the rewards of the tools that the reply called, or None
     - `pictures`: SHA-256 digests of the pictures that the model read
-    - `continues`: if this turn starts a new context, the index of its conversation's previous turn
+    - `continues`: the index of the conversation's previous turn, if this turn starts a new context
     """
 
     read: tuple[Message | Observation, ...]
@@ -194,8 +194,8 @@ def of_task(problem: Problem, task: str) -> Problem:
 def tag(problem: Problem, fact: str, setting: str) -> str:
     """Return the entry `fact` of `problem.facts` as text. Problems are grouped by this text.
 
-    Raises ValueError if the entry is missing. `setting` is the setting that needs the entry, for
-    the error message.
+    Raises ValueError if the entry is missing. The error message contains `setting`, the name of the
+    setting that needs the entry.
     """
     if fact not in problem.facts:
         raise ValueError(
@@ -229,7 +229,7 @@ class Score:
 
     `by_speaker` has separate values for speakers: `Score(1.0, by_speaker={"planner": 0.5,
     "worker/1": 0.0, "worker/2": 1.0})`. Advantages then compare worker/2 only with worker/2 in the
-    problem's other episodes. Workers without own values are compared with each other.
+    problem's other episodes. Workers without a value of their own are compared with each other.
     """
 
     value: float
@@ -250,7 +250,7 @@ class Examples:
 
 
 def is_usable(value: float) -> bool:
-    """Whether a number may be a reward: it is finite, and its absolute value is at most LARGEST."""
+    """Whether a value may be a reward: a finite number from -1e15 to 1e15 (see LARGEST)."""
     try:
         return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
     except OverflowError:  # for example an int of 400 digits
@@ -316,8 +316,8 @@ class Trajectory:
         """The answer of the episode, or None.
 
         The answer that the agent set has priority. Otherwise, the answer is the output of the tool
-        that ended the episode, or the reply without tool calls that ended it. A reply that the
-        token limit cut is not an answer.
+        that ended the episode, or the reply without tool calls that ended it. A reply that was
+        cut off by the token limit is not an answer.
         """
         if self.answered is not None:
             return self.answered
@@ -337,8 +337,8 @@ class Trajectory:
     def trains(self, turn: Turn) -> bool:
         """Whether the reply of a turn is trained.
 
-        Most replies are trained. Not trained are replies at temperature 0 in a training episode,
-        and replies in which no token may be trained (`Sampled.trained` is False for all tokens).
+        Most replies are trained. The exceptions are replies at temperature 0 in a training episode,
+        and replies in which all sampled tokens have `Sampled.trained` set to False.
         """
         chosen = turn.temperature != 0 or self.role != "train"
         return chosen and (not turn.sampled or any(span.trained for span in turn.sampled))
@@ -356,7 +356,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The episodes of one problem, sorted by `chain`, for rewards that compare episodes.
+    """The episodes of one problem, sorted by index (`chain`), for rewards that compare episodes.
 
     An episode is represented by the trajectory with the answer. FAILED episodes are left out.
     """
@@ -366,7 +366,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """All trajectories of an episode, one per speaker, for rewards of several speakers."""
+    """All trajectories of an episode, one per speaker, for rewards that read all speakers."""
 
     trajectories: tuple[Trajectory, ...]
 
@@ -376,7 +376,7 @@ class Team:
 
 
 def team(episode: Sequence[Trajectory]) -> Team:
-    """Return the team of an episode, with the trajectories sorted by speaker."""
+    """Return the trajectories of an episode as a `Team`, sorted by speaker."""
     return Team(tuple(sorted(episode, key=lambda one: instance(one.agent))))
 
 

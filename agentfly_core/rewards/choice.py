@@ -11,7 +11,7 @@ _BEFORE = r"(?<!\w)(?<!\w[-'’])(?<!\d[.,/:])"
 _AROUND = " \n\t()[]*.:'\""
 _SPACES = r"\s+"
 _AFTER = r"(?![\w+#%]|[-'’]\w|[.,/:]\d)"
-"""A pattern for the text after an option, which must be a whole word or number.
+"""The end of the pattern of an option: the next characters must not continue the word or number.
 
 So the option "C" does not occur in "C++", and "1" does not occur in "1.5" or "1/2".
 """

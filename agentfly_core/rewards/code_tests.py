@@ -19,7 +19,9 @@ from agentfly_core.sandbox.running import as_bytes, run
 
 SECONDS = 10.0
 MOST_SECONDS = 100.0
-"""With more seconds, a program could exceed the reward's own limit, and would be unscored."""
+"""The largest allowed value of the fact `seconds`. A slower program could exceed the time limit of
+the reward, and would then be unscored.
+"""
 DISK = 8 * MIB  # above the size of the files
 LONGER = 100  # times the length of the expected result is wrong
 _BLOCK = re.compile(r"```([\w+#.-]*)[ \t\r]*\n(.*?)```", re.DOTALL)
@@ -76,8 +78,8 @@ with open("verdict.json", "w") as file:
 def _readable(problem: Problem) -> Examples:
     """Check the facts `function`, `tests` and `seconds` of a problem.
 
-    Raises ValueError for wrong facts. The result contains no example answers, because the problem
-    does not contain a right program.
+    Raises ValueError for wrong facts. The returned Examples are empty, because the problem does not
+    contain a right program.
     """
     function, tests = problem.facts.get("function"), problem.facts.get("tests")
     if not isinstance(function, str) or not function.isidentifier():

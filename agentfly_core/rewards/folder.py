@@ -14,7 +14,11 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 
 MOST_SECONDS = 1000.0
-"""With more seconds, a check could exceed the reward's own limit, and would be unscored."""
+"""The longest time limit of a check, in seconds.
+
+With a longer limit, the check could exceed the reward's own time limit, and the episode would be
+unscored.
+"""
 _NO_CHECK = "no check:"
 _CHECK = f"""
 import json, os, subprocess

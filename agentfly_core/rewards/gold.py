@@ -57,7 +57,7 @@ def option_texts(problem: Problem) -> list[str]:
 
 
 def number_text(number: float) -> str:
-    """Format a number without an exponent, and without a fraction that is zero.
+    """Format a number without an exponent. A whole number is written without decimal places.
 
     For example, the text is "72" for 72.0, and "0.00001" for 1e-05.
     """

@@ -1,6 +1,6 @@
 """Compute a reward from text of the model under kernel limits of time and memory.
 
-An answer that exceeds these limits is wrong, not unscored.
+If the computation exceeds a limit, the answer counts as wrong.
 """
 
 import os

@@ -49,7 +49,7 @@ def math(trajectory: Trajectory) -> float:
     The function `stated` extracts the answer from the reply, for example from a box.
 
     - Integers may be written as 99, 99.0 or 1,234. All other numbers may be written as fractions,
-      mixed numbers, or decimals with 6 significant digits.
+      mixed numbers, or decimals with 6 right decimal places.
     - A number with a base, such as 1010_2, must have the expected base.
     - For words, case does not matter. All other answers are compared by their mathematical value.
     - Units are ignored.
@@ -59,10 +59,10 @@ def math(trajectory: Trajectory) -> float:
 
 
 def _readable(problem: Problem) -> Examples:
-    """Check the fact `answer` of a problem.
+    """Check the fact `answer` of a problem, and return an empty `Examples`.
 
     Raises ValueError if the fact is missing, has a wrong type, or contains no answer. The result
-    contains no example answers, because an answer without a tool call always earns 0.
+    is empty, because `math_with_tool` returns 0 for each answer without a tool call.
     """
     _rights(problem)
     return Examples((), ())
@@ -185,8 +185,9 @@ def _equal(expected: list[Any], answer: str) -> float:
     """Return 1.0 if an answer has the value of `expected`, else 0.0.
 
     If `expected` is an integer, the answer must be an integer, too. If `expected` is another
-    number, the answer must be a number. Before the comparison, decimals are rounded to at least
-    PLACES significant digits.
+    number, the answer must be a number. Before the comparison, decimals are rounded to PLACES
+    decimal places. If the absolute value of `expected` is below 0.1, more decimal places are kept.
+    Then at least PLACES significant digits remain.
     """
     from math_verify import verify
 

@@ -10,10 +10,10 @@ from agentfly_core.rewards.gold import examples, right_answers
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile(rf"((?<!\S)-(?=\.?\d)|\.(?=\d))|[{re.escape(string.punctuation)}]")
-"""A pattern for punctuation that is removed.
+"""A pattern for punctuation. Group 1 matches the sign and the decimal point of a number.
 
-Its group matches the sign and the point of numbers, which are kept. SQuAD removes both, so 1.5
-would equal 15.
+The matches of group 1 are kept, and all other matches are removed. SQuAD's script also removes
+signs and decimal points, so 1.5 and 15 would be equal.
 """
 _EXAMPLES = examples(lambda right: [f"{right} 7", f"7{right}"])
 

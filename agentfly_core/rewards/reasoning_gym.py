@@ -20,7 +20,7 @@ LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 """Datasets with scorers that call Python's `eval` on the answer."""
 OF_GIVEN_NUMBERS = "countdown"
-"""A dataset with given numbers in its problems. Its scorer looks for them in the answer."""
+"""A dataset with given numbers in its problems. Its scorer searches the answer for the numbers."""
 PARSED = {
     *(OF_GIVEN_NUMBERS, "intermediate_integration", "polynomial_multiplication"),
     "simple_integration",
@@ -40,7 +40,7 @@ def _examples(problem: Problem) -> Examples:
     """Return examples of right and wrong answers to a problem.
 
     The right answer is read from the fact `entry`, which is reasoning-gym's record of the problem.
-    If many answers are right, this record lacks an answer, and all examples are wrong answers.
+    If a problem has many right answers, `entry` lacks an answer, so all examples are wrong answers.
     """
     answer = ast.literal_eval(problem.facts["entry"]).get("answer")
     right = (answer,) if isinstance(answer, str) and answer.strip() else ()
@@ -68,7 +68,7 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
 def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
     """Create a dataset of reasoning-gym.
 
-    `config` and `sizes` are its settings. In `sizes`, callers pass `seed` and `size`.
+    `sizes` has the dataset's settings `seed` and `size`. `config` has all other settings.
     Raises ValueError for an unknown name, for a wrong configuration, and for a dataset in which one
     answer solves all problems.
     """
@@ -94,7 +94,7 @@ def _scorer(dataset: str, config: str) -> Any:
 
 
 def runs_code(dataset: str, answer: str) -> bool:
-    """Whether a dataset's scorer would execute more than arithmetic in an answer.
+    """Whether a dataset's scorer would execute code other than arithmetic in an answer.
 
     Only the scorers of the datasets in EVALUATED and PARSED execute answers. The scorers of PARSED
     use sympy's `parse_expr`, which also executes some texts that are not valid Python. So if an
@@ -116,8 +116,8 @@ def runs_code(dataset: str, answer: str) -> bool:
 def _is_of_whole_numbers(node: ast.AST) -> bool:
     """Whether a part of an expression belongs to arithmetic with whole numbers.
 
-    Names are refused, because an expression such as x/x gives a number that the problem does not
-    have.
+    Names such as x are refused. Otherwise an answer could contain x/x, which is 1, although the
+    problem does not give a 1.
     """
     if isinstance(node, ast.Constant):
         return type(node.value) is int

@@ -45,7 +45,8 @@ class Sequences:
     def scatter(self, values: Tensor) -> Tensor:
         """Rearrange values of tokens from [trajectories, longest] to [rows, T].
 
-        Tokens that were not sampled get 0.
+        `longest` is the largest number of sampled tokens of a trajectory. Tokens that were not
+        sampled get 0.
         """
         empty = torch.zeros(self.sampled.shape, dtype=values.dtype)
         return empty.masked_scatter(self.sampled, values[self.line, self.column])

@@ -1,7 +1,7 @@
 """Aggregation: how the losses of tokens are combined to the loss of an optimizer step.
 
-Each class computes the weights [rows, T] of sampled tokens, over all ranks. The word "sequence" in
-names means a trajectory, even if the trajectory has several rows.
+Each class computes the weights [rows, T] of sampled tokens. The batch has the rows of all ranks.
+The word "sequence" in names means a trajectory, even if the trajectory has several rows.
 """
 
 from typing import Annotated, Literal

@@ -90,12 +90,12 @@ class Needs:
     """
 
     drops_equal_groups: bool = False
-    """Whether groups with equal rewards are left out of the update (dynamic sampling). Their tokens
-    then do not count in means over tokens, either.
+    """Whether groups with equal rewards are left out of the update (dynamic sampling). Means over
+    tokens then exclude the tokens of these groups.
     """
 
     trains_all_rows: bool = False
-    """Whether rows with advantages of 0 have a gradient, too, from a critic or a KL penalty."""
+    """Whether a row with advantages of 0 still has a gradient, from a critic or a KL penalty."""
 
     critic: Critic = "none"
     """The critic, which computes `Outputs.values`: a head on the last layer of the policy (`head`),
@@ -144,7 +144,7 @@ class Algorithm(Protocol):
         """
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Compute the advantages from the outcomes of a whole update."""
+        """Compute the advantages from the outcomes (rewards, groups) of all trajectories."""
 
     def weights(self, batch: RolloutBatch) -> Tensor:
         """Return the weight of each token in the loss, [rows, T].

@@ -58,7 +58,7 @@ class NoKL(Section):
     in_rewards: ClassVar[bool] = False
 
     def add_needs(self, needs: Needs) -> Needs:
-        """Add the requirements of this penalty to the requirements of an algorithm."""
+        """Add the needs of this penalty, such as a reference policy, to an algorithm's needs."""
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:
@@ -69,17 +69,17 @@ class NoKL(Section):
         return self
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """Return metrics of this penalty from before the first optimizer step of an update.
+        """Return the metrics that are computed before the first optimizer step of an update.
 
-        Penalties in rewards return their KL estimate and their weight. Other penalties return no
-        metrics here.
+        Penalties that are subtracted from rewards return their KL estimate and their weight. For
+        other penalties, the result is empty.
         """
         return {}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
         """Return the outcomes with the KL penalty subtracted from the rewards.
 
-        Penalties that do not belong to the rewards, such as `LossKL`, change nothing here.
+        Penalties that are added to the loss, such as `LossKL`, return the outcomes unchanged.
         """
         return outcomes
 
@@ -163,7 +163,8 @@ class AdaptiveKL(RewardKL):
     def after(self, before: Mapping[str, float]) -> Self:
         """Return a copy of the penalty with the weight for the next update.
 
-        If the last update had no sampled tokens, the weight does not change.
+        The weight is computed from `before`, the metrics of the last update. If that update had no
+        sampled tokens, the weight does not change.
         """
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:

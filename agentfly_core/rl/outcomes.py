@@ -38,8 +38,9 @@ class Outcomes:
         episodes      tensor([0, 1])                 int64 [n], the index of each trajectory's
                                                      episode
         states        (("4f2a..", "9b01.."), ("4f2a..",))  for each turn, the state key of the
-                      environment before the turn (see `Environment.state_key`). Without a state
-                      key, it is the text of the messages since the previous turn.
+                      environment before the turn (see `Environment.state_key`). For a turn
+                      without a state key, the entry is the text of the messages since the
+                      previous turn.
         leaves        ((0, 0), (1,))                 for each turn, the index of the trajectory that
                       sampled the turn. Turns before a fork were sampled by the fork's parent.
         baselines     tensor([0.0, 0.0])             float64 [n], the reward of the greedy episode
@@ -116,8 +117,8 @@ def outcomes(
     - `weights`: the weight of each reward
     - `batch`: the tokens of the trajectories
     - `left_out`: trajectories that the update does not train, for example because their score is
-      missing. `trajectories` may contain forks of a left-out trajectory. This trajectory then
-      shows which turns its forks have in common.
+      missing. `trajectories` may contain forks of a left-out trajectory. The left-out trajectory
+      is then used to find the turns that its forks have in common with other trajectories.
 
     Raises ValueError if a trajectory is unscored, or if a turn without sampled tokens has a reward.
     """
@@ -211,8 +212,8 @@ def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tens
 def _token_numbers(layout: Sequences, leaves: Sequence[Sequence[int]]) -> Tensor:
     """Return a number for each sampled token, int64 [trajectories, longest], -1 for padding.
 
-    Forks contain sampled tokens of their parent. Such a token has the same number in the parent and
-    in all forks.
+    A fork is a trajectory that branched off from its parent, so it contains sampled tokens of the
+    parent. Such a token has the same number in the parent and in all forks.
     """
     most = max([1, *map(len, leaves)])
     leaf = torch.zeros(len(leaves), most, dtype=torch.int64)

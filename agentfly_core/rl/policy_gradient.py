@@ -51,13 +51,13 @@ class PolicyGradient(ABC):
 
     @property
     def penalty(self) -> NoKL:
-        """The KL penalty in the setting `kl`. If `kl` is null, it is a NoKL, which does nothing."""
+        """The KL penalty in the setting `kl`, or NoKL (a penalty of 0) if `kl` is null."""
         return self.kl or NoKL()
 
     @property
     def needs(self) -> Needs:
-        """The requirements of the policy loss, the importance weights and the KL penalty
-        together.
+        """The combined requirements of the policy loss, the importance weights and the KL penalty,
+        for example that the update computes old log-probabilities.
         """
         ratio, corrects = self.policy_loss.needs_old, self.correction is not None
         needs = Needs(

@@ -1,7 +1,8 @@
-"""Policy losses. A policy loss is computed for each sampled token, before the tokens are weighted.
-In the formulas, A is the advantage of the token.
+"""Policy losses. A policy loss is computed for each sampled token. `rl.aggregation` then weights
+the tokens. In the formulas, A is the advantage of the token.
 
-The metric `train/clip_fraction` is the share of tokens with a loss that is changed by a bound.
+The metric `train/clip_fraction` is the share of tokens with a loss that `low`, `high` or `dual`
+changes.
 """
 
 from collections.abc import Mapping

@@ -60,7 +60,7 @@ class Episode(Speaker):
     - `closing`: the tool results after the last reply; the model has not read them
     - `speakers`: all speakers; the first one is the main speaker
     - `session`: the sampler of the replies, shared with concurrent episodes
-    - `makes`: maps each role with a chat service to a function that creates a speaker of the role
+    - `makes`: functions that create the speakers for which a chat service replies, by role
     - `counts`: counts of events, which become metrics
     """
 
@@ -103,10 +103,9 @@ class Episode(Speaker):
 
     @property
     def memory(self) -> Path:
-        """The folder that the function in the setting `agent.remembers` filled after the previous
-        step.
+        """The folder with the policy's memory: files that the function `agent.remembers` made.
 
-        Before the first step the folder is empty. Do not write to this folder.
+        The folder is empty if the policy does not have a memory yet. Do not write to this folder.
         """
         return self.rules.memory or Path(_no_memory().name)
 
@@ -260,11 +259,11 @@ class Episode(Speaker):
             await episode.reply(Message("user", f"Try approach {number}."))
 
         In each fork the agent's code runs from its beginning. Up to this call the agent gets the
-        recorded replies, so nothing is sampled. It also gets the recorded tool results, and then
-        the environments are restored from snapshots. But if an environment does not implement
-        `snapshot`, the tools are executed again. Up to this call, the agent's requests and the tool
-        results must equal the recorded ones. Otherwise the fork ends FAILED. Recorded replies count
-        towards limits such as `max_turns`, too.
+        recorded replies and tool results, so nothing is sampled. At this call, the environments are
+        restored from snapshots. If an environment does not implement `snapshot`, the tools are
+        executed again instead. Up to this call, the agent's requests and the tool results must
+        equal the recorded ones. Otherwise the fork ends FAILED. Recorded replies count towards
+        limits such as `max_turns`, too.
 
         Raises ValueError inside `gather` or `branch`, or if `rollout.branching` is set. Raises
         ServiceFailure if a snapshot fails.
@@ -307,9 +306,8 @@ class Episode(Speaker):
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
         """Register `count` concurrent branches that begin with the history of `trunk`.
 
-        While these branches run, `trunk` does not sample, but the sampler still counts it as
-        running. The first branch takes its place, so only further branches are reported to the
-        sampler.
+        While these branches run, `trunk` requests no replies. The sampler counts the first branch
+        in place of `trunk`, so only further branches are reported to the sampler.
         """
         for _ in range(count):
             if trunk.parts:

@@ -26,7 +26,7 @@ from agentfly_core.system.formats.text import fault
 R = TypeVar("R")
 STATE_SECONDS = 30.0
 current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
-"""The branch of `Episode.gather` in which the running agent code is, None outside of `gather`."""
+"""The branch that `Episode.gather` or `branch` made for the running coroutine, or None."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class EpisodeState:
     code is not stored in this field.
     """
     over: bool = False
-    """Whether the agent has ended. Requests of tasks that still run are then refused."""
+    """Whether the agent has ended. Requests from its remaining asyncio tasks are refused."""
     _opened: int = 0
     """The number of open branches that the sampler counts in addition to the episode's first
     branch.
@@ -73,7 +73,7 @@ class EpisodeState:
 
     @property
     def environments(self) -> dict[type[Lent], Environment]:
-        """The environments that are lent to the episode, by class."""
+        """The environment instances that the episode uses, by class."""
         return {kind: one for kind, one in self.lent.items() if isinstance(one, Environment)}
 
     async def snapshot(self) -> Snapshot:
@@ -97,7 +97,7 @@ class EpisodeState:
             await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 
     async def state_key(self) -> str:
-        """Return the results of `state_key` of all environments, joined by spaces.
+        """Return a name of the environments' state: the results of `state_key`, joined by spaces.
 
         Raises the same errors as `state_of`.
         """

@@ -51,9 +51,9 @@ class Cast(SamplerSession):
         dies.
 
         Some sessions start a batch only when each running branch (concurrent coroutine) has
-        requested a reply. While a branch waits for a reply of one session, the sessions before it
-        in `sessions` do not count the branch as running. Otherwise, two sessions could wait for
-        each other's branches forever.
+        requested a reply. While a branch waits for a reply of the session `sessions[i]`, the
+        sessions `sessions[:i]` do not count the branch as running. Otherwise, two sessions could
+        wait for each other's branches forever.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -77,7 +77,8 @@ class Cast(SamplerSession):
     def of(self, speaker: str) -> SamplerSession:
         """Return the session that samples the replies of a speaker.
 
-        If a chat service replies for the speaker's role, return this object itself.
+        If a chat service replies for the speaker's role, return this Cast, because a chat service
+        does not use a session.
         """
         role = speaker.partition("/")[0]
         # a chat service answers requests one by one, and has no hidden states

@@ -355,7 +355,8 @@ class Pool:
 
 
 async def _in(place: PoolSlot) -> Instance | None:
-    """Return the instance of a slot, or None for an empty slot. Wait for an instance that is
-    starting.
+    """Wait until the instance of a slot has started, then return the instance.
+
+    Returns None if the slot is empty, or if the instance could not be started.
     """
     return await place if isinstance(place, asyncio.Task) else place

@@ -1,4 +1,6 @@
-"""An episode's rules, its frozen speakers, and the exception that ends an episode at a limit."""
+"""The settings of an episode, the models that reply for untrained roles, and the exceptions that
+end an episode.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,8 @@ class EpisodeSpec:
     - `chain`: the index of the episode among the `chains` episodes of its problem in this step.
       Forks that agents make with `Episode.fork` have indices from `chains` on.
     - `spares`: further episodes of the problem, for `rollout.branching`. Each fork of this episode
-      replaces one of them, and takes its `chain`. Spares that are not replaced are played as
-      ordinary episodes.
+      replaces one spare, and gets the spare's `chain`. All other spares are played as ordinary
+      episodes.
     - `blamed`: maps the ids of episodes that killed a worker process to errors. These episodes are
       not played again.
     - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
@@ -280,8 +282,9 @@ class EpisodeRules:
 
     @cached_property
     def form(self) -> Form:
-        """The default `Form` of a conversation: the prompt has all tools, and the template decides
-        whether the model reasons.
+        """The default settings for rendering a conversation as a prompt.
+
+        The prompt has all tools, and the template decides whether the model reasons.
         """
         return Form(self.schemas)
 
@@ -333,8 +336,9 @@ class EpisodeRules:
     ) -> Message:
         """Parse a reply into a message.
 
-        `sampled` has the parts of the reply in order. `stop` lists the strings at which the reply
-        may end. If `form` is None, the form of these rules is used.
+        `sampled` has the sampled spans of the reply in order. `stop` lists the strings at which the
+        reply may end. `form` has the settings that rendered the prompt (by default,
+        `EpisodeRules.form`).
         """
         finish, tokens = sampled[-1].finish, [*chain.from_iterable(s.tokens for s in sampled)]
         ended_by = (stop,) if finish == "stop_string" else ()
@@ -360,8 +364,8 @@ class EpisodeRules:
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
         """Return the error for a prompt of `tokens` tokens, which leaves no room for a reply.
 
-        For the first prompt of the main speaker, this is PromptTooLong. Otherwise it is
-        EpisodeOver.
+        The error is PromptTooLong for the first prompt of the episode's main speaker (`is_main`).
+        The error is EpisodeOver for any other prompt.
         """
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)

@@ -127,7 +127,8 @@ async def collect(
 
     Returns
 
-    - the trajectories, sorted by (problem, chain, agent)
+    - the trajectories, sorted by (problem, chain, agent). `chain` is the index of an episode among
+      the episodes of its problem.
     - the timings of the episodes, sorted by (problem, chain)
     - the metrics of `resources`, and the counts of events in the episodes
 
@@ -233,7 +234,7 @@ class _Row:
 
 
 def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
-    """Divide episodes into two lists: first those without environments, then those with some.
+    """Return two lists of episodes: those without environments, then those with environments.
 
     The limits of the environments apply only to the second list.
     """

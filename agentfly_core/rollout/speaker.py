@@ -74,7 +74,7 @@ class Context:
 
 
 MakesSpeaker = Callable[..., "Speaker"]
-"""Creates a speaker from the episode's state, a name, the rules, and the first messages."""
+"""A function that creates a speaker. It has the parameters of the class `Speaker`."""
 
 
 class Speaker:
@@ -83,7 +83,7 @@ class Speaker:
         planner = episode.speaker("planner", system="Name the next step.")
         step = await planner.reply(Message("user", episode.problem.prompt))
 
-    The `name` of a role's first speaker is the role. Further speakers have names like `planner/2`.
+    The first speaker of the role `planner` has the `name` "planner", the second "planner/2".
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Speaker:
 
     @property
     def role(self) -> str:
-        """The role in the name: for the name `planner/2`, the role is `planner`."""
+        """The role of this speaker. A speaker with the name `planner/2` has the role `planner`."""
         return self.name.partition("/")[0]
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
@@ -124,10 +124,11 @@ class Speaker:
             reply = await episode.turn([Message("user", "41+58?")], max_tokens=64)
             reply.message.content, reply.finish, reply.logprobs
 
-        The prompt reuses the tokens of the longest earlier conversation with which the list begins.
-        A reply that reaches a limit of the episode is returned, with `Reply.limit` set. Raises
-        EpisodeOver if a limit leaves no turn or no token for a reply. Raises PromptTooLong if the
-        episode's first prompt is already too long, and ServiceLost if the sampler dies.
+        If `messages` begins with an earlier conversation, the prompt reuses the tokens of that
+        conversation. Of several such conversations, the longest is reused. A reply that reaches a
+        limit of the episode is returned, with `Reply.limit` set. Raises EpisodeOver if a limit
+        leaves no turn or no token for a reply. Raises PromptTooLong if the episode's first prompt
+        is already too long, and ServiceLost if the sampler dies.
         """
         settings = self.settings(sampling)
         form = settings.form.key
@@ -176,7 +177,7 @@ class Speaker:
         settings: ReplySettings,
         context: Context | None = None,
     ) -> Reply:
-        """Sample the reply after `before` and `read`. It becomes the last reply of `context`."""
+        """Sample a reply to `read`, the messages after `before`. Append the reply to `context`."""
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)
@@ -193,7 +194,7 @@ class Speaker:
     ) -> HiddenStates:
         """Return the hidden states at the last token of a prompt.
 
-        The prompt contains all messages up to and including the reply `before`, then `read`.
+        The prompt consists of the conversation that ends with `before`, and of the messages `read`.
         """
         form, messages = self.rules.form, (*timeline.messages_of(before), *read)
         prompt = prompt_after(before, read, form, self.rules.template_of(form)).tokens
@@ -252,7 +253,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Return the parent's recorded reply before the fork, otherwise a new reply of `sample`."""
+        """Return the reply that a fork repeats from its parent, or a new reply of `sample`."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):
@@ -317,7 +318,7 @@ class Speaker:
         prompt: str,
         form: Form,
     ) -> Reply | None:
-        """Return the reply of the parent episode at `place`. Return None after the fork."""
+        """Return the reply that a fork repeats from its parent at `place`, otherwise None."""
         stored = self.state.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
@@ -350,7 +351,7 @@ class Speaker:
         return max(0, self.rules.max_sampled_tokens - sampled)
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
-        """Whether these messages are the episode's opening. Only `Episode` can return True."""
+        """Return False. `Episode` overrides this method to compare `messages` with its opening."""
         return False
 
     def _place(
@@ -361,11 +362,11 @@ class Speaker:
         form: Form,
         prompt: str,
     ) -> EpisodePlace:
-        """Return the place of a reply in the episode, which does not depend on timing.
+        """Return the key of a reply among the episode's replies. It does not depend on timing.
 
-        In the conversation that begins with the opening, the place is the index of the reply. Other
-        conversations, repeated prompts and `gather` need a longer place. It contains the speaker,
-        the prompt, the number of earlier replies to this prompt, and the branch.
+        In the conversation that begins with the opening, the key is the index of the reply. For
+        other conversations, repeated prompts and replies in `gather`, the key contains the speaker,
+        the prompt's digest, the number of earlier replies to this prompt, and the branch number.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas
@@ -393,7 +394,7 @@ class Speaker:
 
 
 def _within_limits(reply: Reply) -> Message:
-    """Return the message of a reply. Raises EpisodeOver if the reply reached a limit."""
+    """Return a reply's message. Raises EpisodeOver if a token limit of the episode is reached."""
     if reply.limit is not None:
         raise EpisodeOver(reply.limit)
     return reply.message

@@ -94,7 +94,7 @@ class Parts:
             self.woken(branch)
 
     def woken(self, branch: EpisodeBranch) -> None:
-        """No longer count a coroutine as waiting (see `waiting`): its message has arrived."""
+        """Record that a coroutine has stopped waiting for a message (see `waiting`)."""
         self._waiting.pop(branch, None)
         self._changes += 1
 

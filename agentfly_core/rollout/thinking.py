@@ -1,4 +1,6 @@
-"""Sample a reply in at most three spans: reasoning, tokens that end it, and visible text."""
+"""Sample a reply in at most three spans: reasoning, tokens that end the reasoning, and visible
+text.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -49,7 +49,7 @@ class Piece:
     - `sampled`: text that the model sampled
     - `said`: the text of a reply from a chat service
     - `after`: a tool's result after the last reply, which the model did not read
-    - `context`: the number of a context (sequence of tokens), before the pieces of this context
+    - `context`: the number of the context (sequence of tokens) to which the next pieces belong
     """
 
     kind: PieceKind
@@ -186,10 +186,10 @@ def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """Return the pieces of an episode in chronological order.
+    """Split the text of an episode into pieces in chronological order.
 
-    Text is decoded from the tokens. The tokens of replies from chat services are unknown, so their
-    text is taken from the messages.
+    Each piece has one kind of text (see `Piece`). Text is decoded from the tokens. The tokens of
+    replies from chat services are unknown, so their text is taken from the messages.
     """
     shown: list[Piece] = []
     context = 0

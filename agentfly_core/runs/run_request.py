@@ -1,6 +1,4 @@
-"""A run that a command names. The command has not opened it yet, which would start or continue the
-run.
-"""
+"""Checks and notes about a run before a command starts or continues the run."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +29,10 @@ class RunRequest:
     name: str
 
     def check_new(self) -> None:
-        """Raise ValueError if the run is new and cannot begin. Existing runs are not checked."""
+        """Check a new run before its start. Existing runs are not checked.
+
+        Raises ValueError for unusable settings, or if a frozen policy or chat service is missing.
+        """
         if record_of(self.experiment.store, self.name) is None:
             _ = self.experiment.frozen  # raises for a missing policy or chat service
             check_beginning(self.experiment.settings)

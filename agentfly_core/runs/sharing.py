@@ -41,7 +41,7 @@ def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
 
     - the base models and the memories (folders of files) of both policies
     - the learner state of the parent
-    - run.json and start.json of all other runs in `store`
+    - run.json and start.json of all runs in `store`, except the run in `record`
     """
     parent = record["parent"]
     policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]

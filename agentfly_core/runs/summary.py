@@ -221,7 +221,8 @@ def rates_by(
     """Group problems by `value_of(problem)`, and return the success rate of each group:
     `{"hard": Rate(...)}`.
 
-    `solved` has the solved share of each problem. The groups are sorted by their value.
+    `solved` maps the id of each problem to the share of its episodes that are solved. Problems that
+    are missing in `solved` are left out. The groups are sorted by their value.
     """
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for problem in problems:
@@ -248,7 +249,7 @@ def summarise(run: Run, policy: Pointer, evaluations: Sequence[Evaluation]) -> S
 
     `evaluations` contains the evaluation before training and the evaluation after training. It is
     empty for an experiment without rewards. Stages and evaluations that ended before the run began
-    count as 0 seconds.
+    count as 0 seconds, because the run has reused their stored results.
     """
     steps, begun = steps_frame(run.store, run.name, run.settings.own_steps), run.created_ms
     made = stages_before(run.store, run.name)

@@ -1,7 +1,7 @@
 """Version datasets and experiments with DVC. Each experiment has its own DVC pipeline.
 
-If two DVC commands run at the same time, DVC rejects the second command instead of waiting. Short
-calls of DVC therefore hold a lock of AgentFly.
+If two DVC commands run at the same time, DVC rejects the second command instead of waiting. Updates
+of datasets therefore run one at a time: each update holds the lock file agentfly.lock.
 """
 
 import fcntl

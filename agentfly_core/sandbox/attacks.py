@@ -13,8 +13,8 @@ for kind, outside in {outside!r}.items():
     assert os.readlink("/proc/self/ns/" + kind) != outside, "not in a private namespace: " + kind
 print("inside", flush=True)
 """
-"""Code at the beginning of each attack. It checks that it runs in private namespaces, and prints
-"inside".
+"""Code that runs before each test attack on the sandbox. It prints "inside" if the process is in
+private namespaces. Otherwise it raises AssertionError.
 """
 
 

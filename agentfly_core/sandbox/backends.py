@@ -145,9 +145,9 @@ class _PerExecution:
     ) -> socket.socket:
         """Start a process, and return the connection to it.
 
-        `python` is the command of the interpreter. `where` has the working folder of the execution,
-        followed by "locked" or "open" (without isolation). A thread reaps the process when it has
-        ended.
+        `python` is the command of the interpreter. `where` has two entries: the working folder, and
+        "locked" for an isolated process or "open" for a process without isolation. A thread reaps
+        the process when the process has ended.
         """
         ours, theirs = socket.socketpair()
         with theirs:

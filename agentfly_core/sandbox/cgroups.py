@@ -76,7 +76,7 @@ class Cgroups:
     """Creates and removes control groups in the folders `parents`.
 
     Example: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), ...))`. `version` is the version of
-    control groups, "v1" or "v2". It is "none" if neither of them works.
+    control groups, "v1" or "v2". If neither version works, `version` is "none".
     """
 
     version: str
@@ -162,10 +162,10 @@ def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]
     """Yield pairs of a version, such as "v2", and folders in which control groups can be created.
 
     For v2, the first pair has the group of this process, as listed in /proc/self/cgroup. The second
-    pair has the parent of this group. For v1, one pair has a folder for each controller of memory
-    or processes. This folder is the group of this process in the hierarchy of the controller. In a
-    container, the group may be missing below `root`. In this case, the pair has the top folder of
-    the controller, which is the container's own group.
+    pair has the parent of this group. For v1, there is one pair, with a folder for each of the
+    controllers `memory` and `pids`. The folder is the group of this process in the controller's
+    hierarchy. In a container, this folder may not exist. The controller's top folder then replaces
+    it, because the top folder is the container's own group.
     """
     lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
     # paths by controllers; the controllers are "" in v2. Lines are for example 4:memory:/user and

@@ -1,4 +1,4 @@
-"""The text about an execution that a model reads."""
+"""The text that a model reads after its code was run in the sandbox."""
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import ToolError

@@ -57,9 +57,9 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the interpreter is running, so the next call of `run` continues with its state.
+        """Whether the next call of `run` can use the variables of earlier calls.
 
-        Before the first call of `run`, this is False.
+        Before the first call of `run`, and while a call is running, this is False.
         """
         return self._execution is not None and self._execution.alive
 

@@ -1,4 +1,4 @@
-"""The sandbox of this machine. It has a backend, and keeps spare executions ready."""
+"""The sandbox of this machine. It runs code in executions (processes that a backend starts)."""
 
 from __future__ import annotations
 
@@ -59,10 +59,11 @@ class Sandbox:
     async def begin(
         self, limits: protocol.Limits, modules: Sequence[str] = ()
     ) -> AsyncIterator[Execution]:
-        """Yield an execution, which ends at the end of the `async with` block.
+        """Yield the connection to an execution, i.e. to processes that can run code.
 
-        The execution runs one request. After a request with `ExecRequest.kept`, it can run further
-        requests. Raises OSError if the execution cannot be started.
+        The execution ends at the end of the `async with` block. It runs one request. After a
+        request with `ExecRequest.kept`, it can run further requests. Raises OSError if the
+        execution cannot be started.
         """
         spare = None if modules else self._spared()
         connection, cgroup = spare or await self._ready(modules)
@@ -111,9 +112,9 @@ class Sandbox:
 
     @property
     def _warm(self) -> bool:
-        """Whether spare executions are kept ready.
+        """Whether two executions (processes for running code) are started before they are needed.
 
-        This is false in a forked process, which must not use the spares of its parent.
+        This is false in a forked process, which must not use the executions of its parent.
         """
         return self.backend.warm and self._owner == os.getpid()
 
@@ -137,8 +138,8 @@ SECONDS_TO_NOTICE = 0.2  # the time until the death of a server is noticed
 
 
 Waiting = tuple[socket.socket, Cgroup]
-"""The connection to an init process that waits for a request, and the control groups of this
-process.
+"""An execution (processes that can run code) before its first request: the connection to its init
+process, and its control groups.
 """
 
 
@@ -152,7 +153,7 @@ def _waits(connection: socket.socket) -> bool:
 
 @dataclass
 class Execution:
-    """The connection to the init process of an execution.
+    """The connection to the init process of an execution, i.e. of the processes that run the code.
 
     `alive` is True as long as the init process accepts requests.
     """
@@ -170,7 +171,8 @@ class Execution:
 
         If the execution fails before the code starts, or if the server of the sandbox has died, the
         status is UNAVAILABLE. If the execution fails later, the status is KILLED, because the code
-        may have caused the failure. If the result is late, the status is TIMEOUT.
+        may have caused the failure. If the result is missing 10 seconds after the wall-clock limit,
+        the status is TIMEOUT.
         """
         self.alive, limits = False, request.limits
         self.writer.write(request.packed())

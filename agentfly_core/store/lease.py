@@ -209,7 +209,8 @@ class Lease:
     def take(self) -> None:
         """Create the lock, or take it over if it was released or its owner is dead.
 
-        See `awaited` for the waiting time. Raises Locked if another live process holds the lock.
+        If the owner is on another machine, the lock is taken over after EXPIRY seconds without a
+        renewal. Raises Locked if another live process holds the lock.
         """
         lock = self.awaited()
         # The write succeeds only if the object still has the tag just read. If two processes try to

@@ -1,4 +1,4 @@
-"""Allow only one writer for each run in a local store, by a file lock.
+"""A file lock that allows only one writer for each run in a local store.
 
 The kernel releases the lock when the process that holds it dies. The locked file contains the name
 of this process.
@@ -70,7 +70,7 @@ def local_lock(folder: Path) -> Iterator[None]:
 
 
 def locked(run: str, who: str) -> Locked:
-    """Return the error for a run with a lock that the process `who` holds."""
+    """Return the error for a run that the process `who` has locked."""
     return Locked(
         f"The run {run!r} is held by {who}. Wait for this process to end, end it, or start another "
         "run with --run NAME or --new."
@@ -83,7 +83,7 @@ def in_words(owner: Owner | None) -> str:
 
 
 def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
-    """Try to lock a file. Return whether the file was free."""
+    """Try to lock a file without waiting. Return True if this process got the lock."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _opened: dict[Path, str] = {}
-"""For each folder that this process has verified or published, the digest of the artifact."""
+"""The digest of each artifact that this process has verified or published, by folder."""
 
 
 @dataclass(frozen=True)

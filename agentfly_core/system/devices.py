@@ -87,9 +87,9 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
 
 
 def slot(count: int, locks: str) -> Device:
-    """Return a device for the `count` CPU slots of this machine.
+    """Return one device that contains all `count` CPU slots of this machine.
 
-    A run that locks this device locks one free slot, so at most `count` runs can have it at the
+    A run that locks the device locks one free slot. At most `count` runs can lock the device at the
     same time. `locks` is the folder of the lock files.
     """
     which = "the slot" if count == 1 else f"one of the {count} slots"

@@ -19,8 +19,8 @@ from agentfly_core.system.formats.json_value import JSON
 from agentfly_core.system.process import own_mark
 
 LARGEST = 2**30
-"""The largest size in bytes of a file that is read into memory. Files with a size in a manifest may
-be larger.
+"""The largest size in bytes of a local file that is read into memory. For a file that a manifest
+lists, the limit is the size in the manifest instead.
 """
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)

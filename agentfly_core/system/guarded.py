@@ -130,7 +130,7 @@ class GuardedProcess:
         return signal.Signals(-code).name if named else f"exit code {code}"
 
     def end(self) -> str:
-        """Kill the process, and return "SIGKILL". If its guardian hangs, kill the guardian, too."""
+        """Kill the process, and its parent (the guardian) if the parent hangs. Return "SIGKILL"."""
         self.kill()
         self.lines.socket.close()
         try:

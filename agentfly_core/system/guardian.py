@@ -1,4 +1,4 @@
-"""A parent process that kills its child and all descendants when its stdin is closed.
+"""A parent process that kills its child and all descendants when the parent's stdin is closed.
 
     python -m agentfly_core.system.guardian MODULE DESCRIPTOR...
 

@@ -14,8 +14,9 @@ them is slow on virtual machines, and longer spinning would take the cores from 
 TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
-"""With these variables, glibc keeps freed memory for the next update, because a virtual machine may
-need 2 s to provide a new GiB. Versions of glibc before 2.36 reject these thresholds.
+"""With this environment variable, glibc keeps freed memory for the next update. Otherwise a virtual
+machine may need 2 s to provide each GiB again. The mapping is empty for glibc before 2.36, which
+rejects the thresholds in TUNABLES.
 """
 
 
@@ -49,8 +50,8 @@ def slots(hostfile: str) -> dict[str, int]:
 def visible(gpus: Sequence[int]) -> list[str]:
     """Return the names of GPUs in CUDA_VISIBLE_DEVICES.
 
-    `gpus` has indices among the visible GPUs. With `CUDA_VISIBLE_DEVICES=4,5,6,7`, the GPUs 0 and 1
-    have the names `["4", "5"]`. Every GPU must be visible; see `devices.numbered`.
+    `gpus` has positions in CUDA_VISIBLE_DEVICES. With `CUDA_VISIBLE_DEVICES=4,5,6,7`, the positions
+    0 and 1 have the names `["4", "5"]`. `devices.numbered` raises ValueError for a missing GPU.
     """
     seen = os.environ.get(VISIBLE)
     if seen is None:

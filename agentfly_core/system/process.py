@@ -67,7 +67,7 @@ class Owner:
     def alive(self) -> bool:
         """Whether the process is running.
 
-        For a process of another machine, this is always True, because it cannot be checked.
+        For a process of another machine, which cannot be checked, the result is always True.
         """
         return self.host != socket.gethostname() or (self.here and _runs(self.pid, self.ticks))
 

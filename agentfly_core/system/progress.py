@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Progress:
     """The progress of a stage: `Progress("score", 3, 128, 128, "reward 0.610, success 55.5 %")`.
 
-    In the step `step`, `done` of `total` parts of the stage are finished. `note` is a text that is
-    shown next to these numbers.
+    In the training step `step`, `done` of `total` episodes of the stage are finished. An update
+    counts optimizer steps instead of episodes. `note` is a text shown next to these numbers.
     """
 
     stage: str

@@ -30,13 +30,13 @@ RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
-"""The longest time in seconds until a running service is ready, or until it exits."""
+"""The longest wait in seconds: for a service to be ready, and for its supervisor to exit."""
 TAIL = 12
 PREFIX = re.compile(
     r"^((\[rank\d+\]:|\([^()]*pid=\d+\)|(ERROR|CRITICAL) [\d-]+ [\d:.,]+ \[[^\]]*\]) ?)+"
 )
-"""Matches the prefixes of lines in a traceback, which processes of vLLM and ranks of torch
-write.
+"""Matches the prefixes that processes of vLLM and ranks of torch add to each line of a
+traceback.
 """
 CAUSE = re.compile(r"^[\w.]*(Error|Exception)(: |$)")
 logger = logging.getLogger(__name__)
@@ -68,9 +68,9 @@ class Service:
     def claim(self, log: Path, run: str) -> dict[str, str]:
         """Create the folders and files of the service.
 
-        Returns environment variables for the processes of the service. They mark the processes, so
-        that these can be found and killed if their owner dies. Raises ValueError if the path of the
-        socket is too long, or if other users can enter its folder.
+        Returns environment variables for the processes of the service. If this process dies, a
+        later run finds the service's processes by these variables and kills them. Raises ValueError
+        if the path of the socket is too long, or if other users can enter the socket's folder.
         """
         if len(self.address) > LONGEST_ADDRESS:
             raise ValueError(
@@ -253,7 +253,7 @@ def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
 
 
 def end_users(scratch: Path) -> None:
-    """Kill the processes with the environment variable TMPDIR=`scratch` by SIGKILL."""
+    """Kill all processes whose environment variable TMPDIR is `scratch`, with SIGKILL."""
     killed(lambda marks: marks.get("TMPDIR") == str(scratch))
 
 

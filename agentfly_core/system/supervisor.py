@@ -5,8 +5,8 @@
 The supervisor is a subreaper, so it adopts all descendants of the service. It ends when the
 lifeline pipe closes, when the owner dies, or on SIGTERM. Then the child has GRACE seconds to
 exit, and the remaining descendants are killed. A child that dies is restarted up to RESTARTS times;
-after that, its exit code is written to the state file of ADDRESS. The starting process connects
-stdout and stderr to LOG.
+after that, its exit code is written to the file `ADDRESS.state`. The owner must redirect the
+supervisor's stdout and stderr to LOG.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class ChildState:
 def main() -> None:
     """Run the service in this program's arguments, and restart it up to RESTARTS times if it dies.
 
-    The service and all its descendants are killed when the process that owns the service dies, when
-    it closes the lifeline pipe, or when the supervisor gets SIGTERM.
+    The service and all its descendants are killed when the owner (the process OWNER) dies, when the
+    owner closes the lifeline pipe, or when the supervisor gets SIGTERM.
     """
     owner, lifeline, restarts = map(int, sys.argv[1:4])
     address, log, *command = sys.argv[4:]

@@ -1,4 +1,4 @@
-"""Functions for tests of tools, rewards, agents and algorithms, without a model and pytest."""
+"""Functions for tests of tools, rewards, agents and algorithms. No model or pytest is needed."""
 
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.testing.datasets import problems_of

@@ -46,10 +46,11 @@ def rollout_spec(
 ) -> RolloutSpec:
     """Make a RolloutSpec for tests: the settings of episodes. By default, each letter is a token.
 
-    `rewards` must contain only rewards that read an environment. `limits` maps each environment
-    class to its maximum number of environments. By default, this number is 1 for each class that a
-    tool or a reward needs. A value of `limits` can also contain arguments for the environment's
-    constructor: `{Game: Limit(1, settings={"highest": 10})}`.
+    `rewards` must contain only rewards with an environment as a parameter. For all other rewards,
+    use `score_of` after the episode. `limits` maps each environment class to its maximum number of
+    environments. By default, this number is 1 for each class that a tool or a reward needs. A value
+    of `limits` can also contain arguments for the environment's constructor:
+    `{Game: Limit(1, settings={"highest": 10})}`.
 
     Raises ValueError if two tools or two rewards share a name, or if the limit of an environment is
     missing. An experiment raises the same errors.

@@ -19,11 +19,11 @@ _policy: ContextVar["Simulated | None"] = ContextVar("policy", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What a skill sees: `Visible("main", ("Reply with a plan.", "41+58?"), draw)`.
+    """The argument of a skill: `Visible("main", ("Reply with a plan.", "41+58?"), draw)`.
 
-    A skill is a function that returns a reply of a simulated policy, and this is its argument.
-    `speaker` is the speaker's name. `texts` has the texts of all messages, the newest last. `draw`
-    is a random generator that is seeded with the speaker and the texts.
+    A skill is a function that returns a reply of a simulated policy. `speaker` is the speaker's
+    name. `texts` has the texts of all messages, the newest last. `draw` is a random generator that
+    is seeded with the speaker and the texts.
     """
 
     speaker: str
@@ -84,7 +84,8 @@ def counted(problem: Problem) -> Problem:
 class _CountedFacts(Mapping[str, Any]):
     """Facts of a problem that count how often a simulated policy reads their names and values.
 
-    `__getitem__`, `__iter__` and `__len__` count. All other methods of a Mapping use these.
+    Each call of `__getitem__`, `__iter__` or `__len__` increases the count. All other methods of a
+    Mapping call these three methods.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -116,8 +117,9 @@ async def scores_of_policy(
         {"add-41-58": {"exact": 1.0, "planning": 1.0, "planning/calls": 3.0}}
 
     Each problem is wrapped by `counted`, so `policy.facts_read` counts how often the policy read
-    facts of a problem. A reward with a parameter of the type `Team` gets the trajectories of all
-    speakers. The dictionary of an episode is empty if the episode failed or got no score.
+    `Problem.facts`, such as the right answer. A reward with a parameter of the type `Team` gets
+    the trajectories of all speakers of the episode, such as a planner and an executor. The
+    dictionary of an episode is empty if the episode failed or got no score.
     """
     specs = episode_specs(*map(counted, problems))
     trajectories, *_ = await play_all(specs, spec, scripted(policy), unwatched)

@@ -1,4 +1,4 @@
-"""A calculator. It allows only some operations, on numbers of limited size."""
+"""A calculator with + - * / // % ** and parentheses, for numbers of limited size."""
 
 import ast
 import math

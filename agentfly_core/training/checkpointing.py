@@ -59,7 +59,8 @@ class AsyncCheckpointer:
     def wait(self) -> None:
         """Wait for the running save, and raise its error if it fails.
 
-        The error ServiceLost is only logged, because the next update can start from an older state.
+        The error ServiceLost is only logged, because the lost learner state can be recomputed from
+        an older checkpoint.
         """
         # cleared before the result is read: an error is raised only once, and later saves can run
         begun, self._begun = self._begun, None

@@ -27,7 +27,7 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 29500,
 }
-"""Environment variables for a learner with a single rank. The port is not used."""
+"""Environment variables for a learner with a single rank. No process opens MASTER_PORT."""
 REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
@@ -88,9 +88,9 @@ class DeepSpeedLearner:
         self._label: str | None = None
 
     def label(self) -> str | None:
-        """Return the label of the state that the workers have in memory, such as "step/6".
+        """Return the label, such as "step/6", of the weights and optimizer state in the workers.
 
-        Returns None if their memory does not contain a state.
+        Returns None if the workers do not have such a state in memory.
         """
         label = next(self._results(jobs.AskLabel())).value
         assert not isinstance(label, dict)
@@ -99,9 +99,10 @@ class DeepSpeedLearner:
     def update(self, job: jobs.UpdateJob, progress: jobs.OnStep | None = None) -> dict[str, float]:
         """Run an update, and return its metrics.
 
-        If the workers have the state `job.start` in memory, the update starts from it. Otherwise
-        it starts from the saved state `job.learner`, or with a new optimizer. `progress` is called
-        with the number of finished optimizer steps and the number of all steps.
+        If the workers have the state `job.start` in memory, the update starts from this state.
+        Otherwise the saved state `job.learner` is loaded. If `job.learner` is None, a new optimizer
+        is created; `job.start` must then begin with "fresh:". `progress` is called with the number
+        of finished optimizer steps and the number of all steps.
 
         An optimizer step without a gradient is skipped, for example if all advantages are 0. The
         metric `train/empty_steps` counts these steps. A step with a loss or gradient norm that is
@@ -113,9 +114,10 @@ class DeepSpeedLearner:
         return metrics
 
     def save_policy(self, folder: Path) -> None:
-        """Write the newest policy to a folder, with log-probabilities to check samplers (a probe).
+        """Write the newest policy and probe.json to a folder.
 
         A whole model is written in the format of Hugging Face, an adapter in the format of peft.
+        The log-probabilities in probe.json show whether a sampler has the right weights.
         """
         next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 

@@ -85,9 +85,10 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
 def _with_spread(
     trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]
 ) -> list[Trajectory]:
-    """Select the trajectories of problems with different rewards in different episodes.
+    """Leave out the trajectories of a problem if all its episodes have the same reward.
 
-    If episodes have several speakers, the rewards of at least one speaker must differ.
+    If episodes have several speakers, a problem is left out only if the rewards of every speaker
+    are equal in all episodes.
     """
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):

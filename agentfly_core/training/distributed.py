@@ -1,5 +1,5 @@
-"""The processes (ranks) of a learner. Functions read and set weights and moments of the optimizer
-that are divided among the ranks.
+"""The processes (ranks) of a learner. Functions read and set the weight and the optimizer's moments
+of a parameter, also if DeepSpeed has divided these tensors among the ranks.
 """
 
 from collections.abc import Mapping
@@ -103,7 +103,8 @@ def put(
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
     """Return the part of a tensor that belongs to this rank at ZeRO stage 3.
 
-    The tensor is padded here, because DeepSpeed 0.19 has a bug.
+    The tensor is first padded with zeros, to give all ranks parts of equal size. DeepSpeed 0.19
+    omits this padding in `safe_set_full_fp32_param` and `safe_set_full_optimizer_state`.
     """
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))

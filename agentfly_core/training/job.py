@@ -118,7 +118,9 @@ class Result(WorkerMessage):
 
 
 class Failure(WorkerMessage):
-    """The reply to a failed request. If `lost` is true, the requested state is not in memory."""
+    """The reply to a failed request. If `lost` is true, the learner state that the request needs is
+    not in memory.
+    """
 
     error: str
     lost: bool

@@ -96,8 +96,8 @@ def free_port(node: str) -> int:
 def remote(command: Sequence[str]) -> str:
     """Return a shell command that runs `command` on another node.
 
-    On the other node, a watchdog starts `command`. The watchdog kills it if heartbeats from this
-    node stop.
+    On the other node, a watchdog starts `command`. The watchdog kills `command` if heartbeats from
+    this node stop.
     """
     variables = environment().items()
     handed = [f"{name}={value}" for name, value in variables if name.startswith(HANDED_ON)]

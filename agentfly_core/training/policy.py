@@ -20,8 +20,10 @@ from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
 
 PIECES = {"cpu": 256, "cuda": 1024}
-"""The number of tokens for which logits are computed at the same time. It is larger on a GPU,
-because each such piece adds a gradient with the size of the output layer.
+"""The number of tokens in a piece, for which logits are computed at the same time.
+
+Pieces are larger on a GPU, because the backward pass of each piece makes a gradient with the size
+of the output layer.
 """
 
 
@@ -149,8 +151,9 @@ def load_policy(
 
     If the policy is an adapter, `base` is the folder of its base model. If `adapter` is set without
     `base`, the model gets a new adapter, which is initialised with `seed`. The critic is always
-    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0, because saved
-    states contain 0.0 for them. Raises OSError if the model is missing.
+    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0,
+    because saved learner states are summed over ranks, and this sum turns -0.0 into 0.0. Raises
+    OSError if the model is missing.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and base is None:

@@ -3,7 +3,8 @@ computed only once.
 
 Trees are stored in preorder: the descendants of a token follow the token without gaps. The
 attention mask therefore follows from the index at which the descendants of each token end. The
-position of a token is its depth in the tree. The loss has the same rows as without prefix sharing.
+position of a token is its depth in the tree. The outputs are copied back to the original rows, so
+the loss is computed on the same rows as without prefix sharing.
 """
 
 from collections.abc import Sequence

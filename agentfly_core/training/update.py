@@ -1,8 +1,8 @@
 """An update of a policy: compute signals and advantages, then take the optimizer steps.
 
-The signals are the log-probabilities of the reference policy, and the log-probabilities and the
-critic's values of the policy before the first optimizer step. An update has `epochs` x
-`mini_batches` optimizer steps.
+The signals are the reference policy's log-probabilities, the old log-probabilities and the critic's
+values. The latter two come from the weights before the first optimizer step. An update has `epochs`
+x `mini_batches` optimizer steps.
 """
 
 import math
@@ -97,8 +97,9 @@ class Updater:
     ) -> RolloutBatch:
         """Return the batch with the log-probabilities and critic values that the algorithm needs.
 
-        `steps` is the number of optimizer steps of the update. A single step computes the old
-        log-probabilities itself, so they are computed here only if the advantages need them.
+        `steps` is the number of optimizer steps of the update. If there is only one step, the step
+        itself computes the old log-probabilities. This method then computes them only for
+        algorithms with a critic, or with advantages that depend on them.
         """
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)

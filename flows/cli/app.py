@@ -97,8 +97,8 @@ docstring. The second line is an example.
 def agentfly(words: Sequence[str]) -> App:
     """Return the command line app.
 
-    The help of the command in `words` is its whole docstring. The other commands have one line of
-    help.
+    `words` are the words of the command line, such as `["train", "--help"]`. The help of the first
+    word's command is the whole docstring of its function. Other commands have one line of help.
     """
     app = App(
         name="agentfly",

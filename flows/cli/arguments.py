@@ -50,14 +50,15 @@ class Where:
     """The machine and the store of a command: `Where("gpu", "s3://bucket/prefix")`.
 
     Args:
-        site: name of the machine's file in ./conf/site; AGENTFLY_KEY variables override its keys
+        site: name of the machine's file in ./conf/site. The environment variable AGENTFLY_KEY
+            overrides the file's setting `key`.
     """
 
     site: Annotated[str, SITES] = "local"
     store: StoreArg = ""
 
     def of_flow(self, experiment: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the keyword arguments of a flow. `load_experiment` has the same arguments."""
+        """Return the keyword arguments with which a flow or `load_experiment` is called."""
         from flows import dvc_outputs
 
         overrides = [*dvc_outputs.overrides(experiment), *overrides]

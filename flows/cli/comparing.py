@@ -53,8 +53,8 @@ def sweep(
     Args:
         seeds: number of seeds, beginning with the experiment's seed; the runs of all seeds use the
             same problems
-        name: name of the sweep, as in `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST of
-            the settings); the same command continues the sweep
+        name: name of the sweep, as in `agentfly compare sweep:NAME` (default: EXPERIMENT-DIGEST,
+            with a digest of the settings); the same command continues the sweep
     """
     made = planned_sweep(target, overrides, where.site, where.store, seeds, name)
     store, failed = made.store, train_runs(made)

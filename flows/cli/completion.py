@@ -19,9 +19,9 @@ complete -F _agentfly_settings agentfly
     [[ "${_cyc_vals[1]}" == *= ]] && _cyc_end=(-S '')
     (( ${#_cyc_vals} )) && compadd "${_cyc_end[@]}\"""",
 }
-"""Texts in the completion scripts for bash and zsh, with their replacements.
+"""Maps texts in the completion scripts for bash and zsh to their replacements.
 
-Without them, the shell would add a space after the = of a setting.
+With the replacements, the shell adds no space after the = of a setting.
 """
 
 

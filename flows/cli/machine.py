@@ -120,7 +120,7 @@ def repro(experiment: ExperimentArg, /) -> int:
 def prefect(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
     """Run any Prefect command with this project's database.
 
-    Before a worker starts, a flow run is marked Crashed if its process has died.
+    The command `prefect worker start` first marks flow runs of dead processes as Crashed.
     """
     places = settle()
     if words[:2] == ("worker", "start") and answers(places.api):

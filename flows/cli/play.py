@@ -44,8 +44,8 @@ def play(
             random, my_file:policy (your async function of a Conversation), base (the experiment's
             model), run:NAME (the last policy of a run), run:NAME@STEP, endpoint:NAME (a chat
             service of the site), a model's folder or hub id, or a policy.json. Default: the last
-            policy of the run that `agentfly train` with the same overrides creates; base if this
-            run is missing
+            policy of the run that `agentfly train` creates with the same overrides. If this run is
+            missing, the default is base
         episodes: number of episodes
         split: problems to play
         problem: play only the problem with this id

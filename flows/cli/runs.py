@@ -21,11 +21,12 @@ def list_runs(
     """List runs, each with the command that continues it.
 
     Args:
-        sort: the order of the runs: by name, or first the newest (time), the best (success) or
-            the furthest (step)
-        filters: show only runs with this text in their line, or runs that meet a condition:
-            experiment=NAME, state=stopped, tag=WORD, update.learning_rate=3e-4; may be repeated,
-            and all must hold
+        sort: the order of the runs: name, time (the newest run first), success (the best run
+            first) or step (the run with the most steps first)
+        filters: show only runs that meet a condition, such as experiment=NAME, state=stopped,
+            tag=WORD or update.learning_rate=3e-4, or runs that have this text in their name,
+            experiment, state, tags or changed settings; may be repeated, and a run must meet
+            all filters
     """
     store = store_at(store_uri)
     everything = listing.listed(store)

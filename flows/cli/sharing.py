@@ -1,4 +1,4 @@
-"""The commands that export and share a run's policy, and that repeat a run to compare it."""
+"""Commands that export or share a run's policy, or repeat a run and compare the artifacts."""
 
 from pathlib import Path
 from typing import Annotated
@@ -45,8 +45,9 @@ def export(
         policy: run:NAME (the run's last policy), or run:NAME@STEP (0: before step 1). With
             --episodes, also play:NAME
         folder: the folder to write; must not exist
-        episodes: write episodes instead of a policy, from all steps, from STEP, or from play:NAME.
-            The folder then has chats.jsonl for a warm start, and traces.jsonl with token ids
+        episodes: write episodes instead of a policy: the episodes of all steps (run:NAME), of one
+            step (run:NAME@STEP), or of play:NAME. The folder then has chats.jsonl for a warm start,
+            and traces.jsonl with token ids
         speaker: with --episodes, write only the replies of this speaker (default: all replies of
             the trained policy)
     """

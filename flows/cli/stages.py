@@ -39,8 +39,8 @@ def evaluate(
     Args:
         policy: run:NAME (the last policy of a run), run:NAME@STEP (0: before step 1), base (the
             experiment's model), endpoint:NAME (a chat service of the site), a model's folder or hub
-            id, or a policy.json. Default: the last policy of the run that `agentfly train` with
-            the same overrides creates
+            id, or a policy.json. Default: the last policy of your own run, i.e. of the run that
+            `agentfly train` creates for the same experiment and overrides
     """
     arguments = where.of_flow(target, overrides)
     require_rewards(load_checked(arguments).settings.goal)

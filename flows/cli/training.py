@@ -27,9 +27,9 @@ class RunOptions:
     """The run that a command starts or continues: `RunOptions("mine", tag=("baseline",))`.
 
     Args:
-        run: the run's name (default: EXPERIMENT-DIGEST of the settings, so that the same command
-            continues it)
-        new: start another run even if this one exists: NAME-2, NAME-3, ...
+        run: the run's name (default: EXPERIMENT-DIGEST, with a digest of the settings, so that the
+            same command continues the run)
+        new: start a new run; if the name is taken, the new run is called NAME-2, NAME-3, ...
         accept_code: continue a run although your code changed; run.json then records this
         tag: a word that `agentfly list` shows and filters by; may be repeated
     """

@@ -102,8 +102,8 @@ class Display:
 def stage_bar(console: Console) -> Iterator[None]:
     """Show the running stage as a bar on a terminal during the `with` block.
 
-    If the output is not a terminal, no bar is shown. Before the training of a nano model's
-    tokenizer, a line is always printed, because this training may take a minute.
+    If the output is not a terminal, no bar is shown. Before the tokenizer of the tiny model
+    `nano` is trained, a line is printed on any output, because this training may take a minute.
     """
     with _bars(console) as bars:
         task = bars.add_task("starting", total=None, note="")
@@ -148,8 +148,9 @@ def duration(seconds: float) -> str:
 def summary_page(summary: Summary, *links: str) -> str:
     """Return the result of a run as a Markdown text.
 
-    It has held-out success before and after training, and the time of each stage. The Markdown
-    links in `links` are added at the end.
+    The text contains the success rates on held-out problems before and after training, and the time
+    of each stage. For a run with only a warm start, a table of losses replaces the rates before
+    training. The Markdown links in `links` are added at the end.
     """
     steps, experiment = counted(summary["steps"], "step"), plain(summary["experiment"])
     sections = [f"**{summary['run']}: {steps} of {experiment}**"]
@@ -193,9 +194,9 @@ def rates_table(evaluation: Mapping[str, Any]) -> str:
     """Return Markdown tables of the success rates and of the mean rewards of an evaluation.
 
     `evaluation` is a result of `Evaluation.to_json`. In the first table, the rows are the success
-    rate, pass@k, and the success rate for each value of a fact (an entry of `Problem.facts`). These
-    rows are repeated for each further dataset. The second table is left out if `rewards` is
-    missing, as in evaluations of older versions.
+    rate, pass@k, and the success rate for each value of a fact (an entry of `Problem.facts`). The
+    table has the same rows for each dataset of the setting evaluate.datasets. The second table is
+    left out if `rewards` is missing, as in evaluations of older versions.
     """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     tables, parts = [table(titles, [*_rates(evaluation, "test")])], {"test": evaluation}

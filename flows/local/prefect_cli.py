@@ -12,7 +12,9 @@ from typing import Any
 
 SERVER = ["server", "start"]
 updates: set[asyncio.Task[None]] = set()
-"""The running updates. This set keeps the tasks alive, because asyncio has only weak references."""
+"""The running tasks of `update_later`. This set keeps the tasks alive, because asyncio itself has
+only weak references to tasks.
+"""
 
 
 def update_later(update: Coroutine[Any, Any, None]) -> None:

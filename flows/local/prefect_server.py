@@ -43,7 +43,7 @@ def prefect_server(state: Path, port: int) -> Program:
 def server_env(state: Path) -> dict[str, str]:
     """Return the environment variables of a project's Prefect server.
 
-    One variable has the server's password. Another variable is a mark, by which other processes
+    One variable has the server's password. By another variable, AGENTFLY_SERVES, other processes
     find the server.
     """
     return {
@@ -112,7 +112,7 @@ def use(url: str, auth: str = "") -> None:
 def deliver() -> None:
     """Send the queued events and log lines of this process to the Prefect server.
 
-    Gives up after some seconds if the server does not take them.
+    Waits at most 5 s for the events, and then at most 5 s for the log lines.
     """
     if "prefect" in sys.modules:
         from prefect.events.worker import EventsWorker
@@ -169,8 +169,8 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
 def open_flow_run(places: Places, flow_run: str) -> None:
     """Print the address of a flow run in the Prefect UI.
 
-    If no server is running, also print how to sign in, and replace this process by a server
-    with this address.
+    If no server is running, also print the server's user and password. Then replace this process by
+    a Prefect server with this address.
     """
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)

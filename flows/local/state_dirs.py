@@ -54,9 +54,9 @@ def state_of(project: Path = Path()) -> Path:
 def settle(project: Path = Path()) -> Places:
     """Create the folders of a project's state, and set environment variables for Prefect.
 
-    If the environment or the active Prefect profile names an API, a folder or a database, Prefect
-    uses it. Otherwise, Prefect uses the project's server if it is running. Without a running
-    server, Prefect uses the database in the project's state.
+    The environment or the active Prefect profile may set Prefect's API, home folder or database.
+    Prefect then uses this setting. Otherwise, Prefect uses the project's server if the server is
+    running. Without a running server, Prefect uses the database in the project's state.
     """
     state = state_of(project)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ class VisibleStream:
 
     def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream
-        """The original stream. The library rich writes its own control sequences to it."""
+        """The original stream. Rich writes its control sequences here, so they stay unescaped."""
 
     def write(self, text: str) -> int:
         """Escape the control characters of a text, and write it.

@@ -190,8 +190,8 @@ class Deployments:
         """Deploy the flows if the result of `deployable` has changed or the last attempt failed.
 
         After one failure, the next call of `renew` tries again. After 2, 3, 4, ... failures in a
-        row, the next attempt is in the 2nd, 4th, 8th, ... call, and at the latest in the 64th.
-        These pauses save CPU time, because each attempt takes seconds.
+        row, the 2nd, 4th, 8th, ... call after the last attempt tries again, at the latest the 64th
+        call. These pauses save CPU time, because each attempt takes seconds.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1
@@ -320,12 +320,12 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
 
 
 def detached(place: MlflowStore, ports: tuple[int, int]) -> int:
-    """Run `serve` in a background process, which survives the end of the terminal.
+    """Fork a background process that runs `serve` and survives the end of the terminal.
 
-    Wait until the background process has started all programs. Then print their status, and return
-    0 if everything works, otherwise 1. Raises ValueError if the process ends earlier. The message
-    has the last lines of the log. In the background process, this function returns when `serve`
-    returns.
+    The calling process waits until the background process has started all programs. Then it prints
+    their status, and returns 0 if everything works, otherwise 1. Raises ValueError if the
+    background process ends earlier. The message has the last lines of the log. The background
+    process returns the exit status of `serve`.
     """
     log = place.state / LOG
     log.touch(0o600)

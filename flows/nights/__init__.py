@@ -1,1 +1,1 @@
-"""Nights: their work, reports, alarms and checks."""
+"""Nights (nightly training runs) in Prefect: their schedules, flows and events."""

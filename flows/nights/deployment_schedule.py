@@ -1,4 +1,4 @@
-"""The schedules of the deployment `nightly`, and the nights that are missing by a schedule."""
+"""The schedules of nights (nightly training runs), and scheduled nights that did not start."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def create_schedule(client: SyncPrefectClient) -> None:
 def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date on which a flow run starts, in the time zone of its schedule.
 
-    For a flow run without a schedule, use the local time zone. In a time zone other than the
-    schedule's, two nights could have the same date when the clocks are changed.
+    The date of a flow run without a schedule is in the local time zone. For scheduled flow runs,
+    that zone could give two nights the same date when its clocks change.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

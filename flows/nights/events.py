@@ -1,4 +1,5 @@
-"""Prefect events about nights, requests for approval, and the automations of `automations.yaml`.
+"""Prefect events about nights (nightly training runs), requests for approval of a night's policy,
+and the automations of `automations.yaml`.
 
 The automations send notifications through blocks that the user creates in Prefect: failures go to
 the block `agentfly-alarms`, and a message for each night that ends as planned goes to
@@ -40,7 +41,9 @@ LATE_S, SILENT_S = 1800, 600
 def record(
     ledger: NightLedger, night: str, event: NightEvent, why: str, details: EntryDetails = None
 ) -> None:
-    """Append an entry to the ledger of nights, log it, and send it to Prefect as an event."""
+    """Append an entry about a night (nightly training run) to the ledger. Also log `why`, and
+    send the entry to Prefect as an event.
+    """
     logger.info("%s: %s", night, why)
     emit(ledger.experiment, ledger.append(night, event, why, details))
 
@@ -64,7 +67,7 @@ def emit(experiment: str, entry: NightEntry) -> None:
 
 
 def request_approval(ledger: NightLedger, night: str, site: str) -> None:
-    """Start a flow run of `promote`, in which a person decides about the policy of a night.
+    """Start a flow run of `promote`, in which a person approves or rejects a nightly run's policy.
 
     If Prefect fails, the error is only logged.
     """
@@ -83,9 +86,9 @@ def create_automations(
     """Create the Prefect automations of automations.yaml, after deleting their older versions.
 
     Some automations send messages through a Prefect block, such as a connection to Slack. Such an
-    automation is not created if Prefect does not have its block. A message is sent if a night
-    starts more than `late_s` seconds late. A flow run is marked Crashed after `silent_s` seconds
-    without a heartbeat.
+    automation is not created if Prefect does not have its block. A message is sent if a nightly
+    training run starts more than `late_s` seconds late. A flow run is marked Crashed after
+    `silent_s` seconds without a heartbeat.
     """
     from prefect.automations import Automation
 
@@ -127,7 +130,7 @@ def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
 
 
 def nights(api: str, ping_url_env: str) -> Finding:
-    """Check that nights are scheduled, and that failures will be reported.
+    """Check that nights (nightly training runs) are scheduled, and that failures are reported.
 
     If `ping_url_env` is given, this environment variable must contain the URL that is called after
     each night. Otherwise Prefect must have a block for alarms. `api` is the address of the Prefect

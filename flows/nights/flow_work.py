@@ -1,4 +1,4 @@
-"""Do the work of nights in Prefect flows, tasks and events.
+"""Do the work of nights (nightly training runs) in Prefect flows, tasks and events.
 
 A comparison of two policies plays only episodes that are not stored yet.
 """
@@ -31,7 +31,7 @@ from tasks.stages import TASKS
 
 @dataclass(frozen=True)
 class FlowWork:
-    """Does the work of nights (the protocol `NightWork`) in a Prefect flow run.
+    """Implements the protocol `NightWork` in a Prefect flow run. A night is a nightly training run.
 
     `overrides` are settings for each night, and `hours` is the time limit of a night.
     """
@@ -46,17 +46,17 @@ class FlowWork:
         return TASKS.prepare(self.experiment)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if the files of a training step of the night do not fit on the disk.
+        """Raise NoSpace if the files of one training step do not fit on the disk.
 
-        This is checked only if the experiment's model is already in the store. `changes` are
-        settings that apply only to this night.
+        The space is checked only if the experiment's model is already in the store. `changes` are
+        settings that apply only to this night (nightly training run).
         """
         experiment = self._experiment(changes)
         if model := experiment.start_policy:
             require_space(experiment.store, experiment.sizes(model), saving=False)
 
     def train(self, night: str, changes: list[str]) -> Summary:
-        """Train the run of a night. `changes` are settings that apply only to this night."""
+        """Train the nightly run `night`. `changes` are settings that apply only to this run."""
         site, store = self.experiment.site.name, self.experiment.store.uri
         settings = [*self.overrides, *changes]
         return train(self.experiment.name, night, settings, False, site, store, self.hours)
@@ -64,9 +64,10 @@ class FlowWork:
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        """Compare two policies with the settings of the night. Play episodes that the store lacks.
+        """Compare two policies with the settings of the nightly run `night`.
 
-        `earlier` is the number of confirmations (second comparisons) in earlier nights.
+        Episodes that the store lacks are played first. `earlier` is the number of confirmations
+        (second comparisons) in earlier nights.
         """
         here, logs = self.experiment, settle().state / "logs" / night
         today = here.settings.model_dump(mode="json")
@@ -77,9 +78,9 @@ class FlowWork:
     def happened(self, entry: NightEntry) -> None:
         """Handle a new entry of the night ledger.
 
-        Log the entry. If it says that a night began, do nothing else. For any other entry:
+        Log the entry. If the event is `began` (of a night), do nothing else. For any other event:
 
-        - Send it to Prefect as an event.
+        - Send the entry to Prefect as an event.
         - If the event is `awaits_approval`, request approval.
         - If the entry has the decision of the promotion gate (a Judgement), write the night's
           report and update the aliases in MLflow.
@@ -104,8 +105,8 @@ class FlowWork:
 class Match:
     """A comparison of two policies on the held-out problems of an experiment.
 
-    Services are started to play missing episodes. `owner` is the name of the night to which the
-    services belong, and `logs` is the folder of the services' logs. An example is
+    Services are started to play missing episodes. `owner` is the name of the nightly run to
+    which the services belong, and `logs` is the folder of the services' logs. An example is
     `Match(experiment, champion, challenger, "nightly-2026-11-21",
     Path(".agentfly/logs/nightly-2026-11-21"))`.
     """

@@ -57,7 +57,7 @@ def reply_of(answer: JSON) -> Message:
 
 
 def tokens_of(answer: Mapping[str, JSON]) -> int:
-    """Return the token count that an answer reports. A missing or invalid count gives 0."""
+    """Return `usage.total_tokens` of an answer, or 0 if this number is missing or invalid."""
     usage = answer.get("usage")
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     return max(total, 0) if isinstance(total, int) and total is not True else 0

@@ -13,10 +13,10 @@ from agentfly_core.records.trajectory import BadCall, Message, Observation
 
 FIRST, ESCAPE = 0x100000, "\U0010fffd"
 PLANE = 0x10000
-"""The offset by which characters are escaped.
+"""The number that is subtracted from the code point of a character to escape it.
 
-Placeholders of added tokens are private characters of Unicode's last plane. If such a character
-occurs in a content, it is escaped.
+Placeholders of added tokens are private characters of Unicode's last plane. If a content contains
+such a character, the character is escaped.
 """
 _PRIVATE = re.compile("[\U00100000-\U0010ffff]")
 

@@ -34,7 +34,7 @@ TEXTS = ("a b", " a", "\na", "é", "▁a", "(")
 class Markup:
     """The markup of a chat template.
 
-    - `dialect`: the forms of messages that the template can write
+    - `dialect`: which messages the template can write, such as system messages and tool calls
     - `stop`: tokens that end a reply
     - `calls`: the format of tool calls, or "" if FORMATS does not contain the format
     - `marks`: the tags around the reasoning of a reply, such as `<think>` and `</think>`
@@ -52,7 +52,7 @@ def markup_of(
     stop: Sequence[str],
     calls: FormatName | Literal[""],
 ) -> Markup:
-    """Find the markup that a tokenizer's chat template writes with these variables.
+    """Find the markup that a tokenizer's chat template writes with the template `variables`.
 
     Values of `stop` and `calls` that are not empty override the markup of the template.
 
@@ -60,7 +60,7 @@ def markup_of(
 
     - The template ignores `add_generation_prompt`, but writes a header before each reply.
     - The template writes no end token after a reply.
-    - The tokens of a text depend on the text before it.
+    - The tokenizer encodes a text differently if another text precedes that text.
     """
     renderer = JinjaRenderer(tokenizer, variables, Dialect())
     header, prompt = _header(renderer, [USER]), renderer.render([USER], prompt=True)
@@ -112,7 +112,7 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
 
 
 def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
-    """Yield the forms of messages with which the template can write tools, calls and results."""
+    """Yield each `Dialect` (form of messages) with which the template writes tools and calls."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
     # some templates refuse arguments that are objects, or a content that is ""

@@ -27,7 +27,9 @@ PROBES: dict[str, tuple[MessageList, MessageList]] = {
         [NEXT],
     ),
 }
-"""Conversations by name. Each consists of the messages up to a reply, and the messages after it."""
+"""Conversations by name. Each conversation is a pair: the messages up to and including a reply, and
+the messages after this reply.
+"""
 
 
 def table(template: ModelTemplate) -> dict[str, str]:

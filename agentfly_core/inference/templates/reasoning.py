@@ -26,7 +26,7 @@ class ReasoningMarks:
     spaces: tuple[str, str, str] = ("\n", "\n", "\n\n")
 
     def begin(self, text: str, opened: bool) -> bool:
-        """Whether a reply begins with reasoning. This is always so if `opened` is True."""
+        """Whether a reply begins with reasoning. True if the prompt has the opening tag."""
         return opened or text.lstrip().startswith(self.open)
 
     def split(self, text: str, opened: bool) -> tuple[str, str]:
@@ -61,7 +61,7 @@ MARKS = (
     ReasoningMarks("[THINK]", "[/THINK]"),
     ReasoningMarks(THINK, THOUGHT_END),
 )
-"""The marks of families of models. The last marks are used if a template contains no marks."""
+"""The reasoning tags of model families. The last entry is for templates without such tags."""
 
 
 def marks_of(template: str, rendered: str) -> ReasoningMarks:

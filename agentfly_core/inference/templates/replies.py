@@ -25,9 +25,10 @@ OTHER = "\U0010fffe"
 class Replies:
     """Parses a model's replies, and writes messages as the model would write them in a reply.
 
-    If the tokenizer has a `response_template` and the chat template writes tools,
+    If the tokenizer has a `response_template`, and the chat template can render tools and calls,
     `response_template` parses the replies. All other replies are parsed with the call format in
-    `markup`. This includes replies that `response_template` refuses.
+    `markup`. If `markup` has a call format, this format also parses each reply for which
+    `response_template` raises an error.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -89,9 +90,9 @@ class Replies:
     def _by_response_template(self, text: str) -> Message | None:
         """Parse a reply with the tokenizer's `response_template`.
 
-        Returns None if `response_template` is missing. Also returns None if `response_template`
-        refuses the reply, but `markup` has a call format that can parse the reply instead. Without
-        a call format, a refused reply becomes a message with a BadCall.
+        Returns None if `response_template` is missing or is not used. If `response_template`
+        raises an error, the result depends on `markup`. With a call format in `markup`, this
+        method returns None. Without a call format, the reply becomes a message with a BadCall.
         """
         if not self._response_template:
             return None
@@ -139,7 +140,7 @@ class Replies:
 
     @cached_property
     def _header(self) -> str:
-        """The header of a reply, with which a prompt ends."""
+        """A prompt's text, which ends with a reply's header, such as `<|im_start|>assistant`."""
         return self.renderer.contents.show(self.renderer.text([QUESTION], ()))
 
     @cached_property

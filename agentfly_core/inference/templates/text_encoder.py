@@ -14,11 +14,11 @@ _HTML = re.compile(
     r"|html|body|img|span|bbox|ul|li|div|iframe|footer)>"
 )
 MOST_TOKENS_OF_A_BYTE = 16
-"""An upper bound of the number of tokens for each byte of text. For example, a Unicode character of
-3 bytes has a normal form of 33 bytes.
+"""An upper bound of the number of tokens for each byte of text. The bound is above 1, because a
+tokenizer may normalise a Unicode character of 3 bytes to 33 bytes.
 """
 SHARED = 4
-"""The number of first letters by which the patterns of added tokens are grouped."""
+"""The number of characters in the prefix by which `one_of` groups names."""
 
 
 class TextEncoder:

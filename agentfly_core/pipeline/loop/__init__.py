@@ -1,4 +1,4 @@
 """Run the stages in order (warm start, training, evaluation).
 
-Also provide functions for scripts.
+The module `library` has functions for scripts and notebooks.
 """

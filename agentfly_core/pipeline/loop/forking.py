@@ -66,7 +66,7 @@ def check_start(run: Run | RunRequest) -> None:
     """Raise ValueError if a new fork cannot continue from its origin; see `require_origin`.
 
     The origin is the run that the fork continues. A fork that has already started is not checked,
-    because the origin does not remove the files that this fork needs.
+    because a run keeps the policies and learner states that its started forks need.
     """
     store, settings = run.experiment.store, run.experiment.settings
     if settings.fork and store.read_json(RunLayout(run.name).start) is None:
@@ -78,7 +78,7 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
 
     The error is raised in these cases:
 
-    - A policy is missing from which the first steps of the fork sample.
+    - A policy that the first steps of the fork use for sampling is missing.
     - The run.json of the origin is missing.
     - `settings` would change the order of the problems.
     - The fork inherits the optimizer state, but the learner state is missing or does not fit

@@ -1,4 +1,4 @@
-"""Load an experiment by its name. The result includes its site and its store."""
+"""Load an experiment by its name, with its site (machine settings) and its store."""
 
 import os
 from collections.abc import Callable, Sequence

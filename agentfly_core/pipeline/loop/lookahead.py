@@ -26,9 +26,9 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool with one thread.
 
     At the end of the `with` block, calls that have not started are cancelled. Then the function
-    waits until the running call has ended. Set `plays` for a thread that plays episodes. After an
-    interrupt, the function does not wait for such a thread, because the thread's job is cancelled
-    when the services end.
+    waits until the running call has ended. Set `plays` to True if the thread plays episodes. After
+    an interrupt, the function then returns at once. The job of the thread is cancelled later, when
+    the services end.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:

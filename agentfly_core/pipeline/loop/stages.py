@@ -1,4 +1,4 @@
-"""The stage functions that are called by loops."""
+"""The stage functions that training and evaluation call."""
 
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar

@@ -1,4 +1,7 @@
-"""Train a run: dataset, warm start, evaluation, and in each step rollout, scores and update."""
+"""Train a run: prepare its data, warm-start its policy, train the policy in steps, and evaluate it.
+
+Each step plays episodes, scores them, and updates the policy.
+"""
 
 import logging
 import math

@@ -45,7 +45,7 @@ from agentfly_core.system.formats.text import did_you_mean
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
-"""Limits that never stop a play. Failed and unscored episodes of a play are stored, too."""
+"""Limits that allow any share of failed and unscored episodes. These are stored, too."""
 
 
 @dataclass(frozen=True)

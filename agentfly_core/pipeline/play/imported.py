@@ -1,6 +1,6 @@
 """Import the traces in a file as episodes of an experiment.
 
-They are stored, shown and scored like the episodes of a play.
+The episodes are stored, shown and scored like episodes of the command `agentfly play`.
 """
 
 from collections.abc import Mapping

@@ -33,8 +33,8 @@ Show = Callable[[Piece | str], None]
 class Mode:
     """A mode of playing episodes, such as a live view or a chat. Subclasses override its hooks.
 
-    Hooks can replace the sampler and the spec, and handle each finished episode. The hooks of this
-    class change nothing. `name` is recorded in play.json.
+    Hooks can replace the sampler and the rules of the episodes (RolloutSpec), and handle each
+    finished episode. The hooks of this class change nothing. `name` is recorded in play.json.
     """
 
     name: ModeName = "experiment"

@@ -1,4 +1,4 @@
-"""The services of a play: the sampler, the tokenizer, the frozen speakers and the environments."""
+"""Start the services for playing episodes: sampler, environments and untrained speakers."""
 
 import logging
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlayerServices:
-    """Starts the services that a player needs: sampler, environments and frozen speakers."""
+    """Starts the services that a player needs: sampler, environments, untrained speakers."""
 
     experiment: Experiment
     player: Player
@@ -32,8 +32,8 @@ class PlayerServices:
     def started(self, logs: Path) -> Iterator[LocalServices]:
         """Start the services. They are stopped at the end of the `with` block.
 
-        GPUs are reserved only if the player or a frozen speaker is a model with weights. Functions
-        and chat services need no GPU.
+        GPUs are reserved only if the player or an untrained speaker is a model with weights.
+        Functions and chat services need no GPU.
         """
         experiment, player, site = self.experiment, self.player, self.experiment.site
         store, speakers = experiment.store, experiment.settings.agent.speakers

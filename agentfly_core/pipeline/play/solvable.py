@@ -46,10 +46,11 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
     """Check the problems of a dataset, and return a report with one sentence for each check.
 
     The report lists the keys of `Problem.facts` that are missing in a few problems only. Rewards
-    with example answers are checked with right and wrong answers. If the experiment has
-    environments or other rewards, and its warm start names a function, two policies play some of
-    the problems. The first policy is the oracle: the function of the warm start, without deliberate
-    mistakes. The second policy is idle: it replies with empty texts. The report is cached.
+    with example answers are checked with right and wrong answers. Environments, and rewards that
+    need an environment or lack example answers, are checked by two policies that play some of the
+    training problems, if the warm start names a function. The first policy is the oracle: this
+    function, without deliberate mistakes. The second policy is idle: it replies with empty texts.
+    The report is cached.
 
     Raises ValueError if more than `data.tolerate_bad_rows` problems cannot be solved. A problem
     cannot be solved if its right answer does not earn the full reward. Raises GateClosed if
@@ -134,7 +135,7 @@ def _readable(
 def _mistaken(reward: Reward, wrong: Sequence[tuple[Problem, str]], held: HeldCalls) -> list[str]:
     """Return a sentence for each wrong answer that earns the full reward.
 
-    The first sentences are also logged as warnings; the constant SHOWN is their largest number.
+    The first SHOWN sentences are also logged as warnings.
     """
     lines = [
         f"{reward.name}: the wrong answer {clip(text, 80)!r} to the problem {problem.id!r} earns "

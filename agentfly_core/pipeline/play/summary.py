@@ -1,4 +1,4 @@
-"""Statistics of the episodes in a play."""
+"""Statistics of a play, i.e. of episodes that are played outside of training."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,7 @@
 """Play some problems with the oracle and with an idle policy. This needs no model.
 
-The oracle is the script of the warm start. The idle policy replies with empty texts.
+The oracle is the function in the setting `warm_start.demonstrations`. The oracle makes no
+deliberate mistakes. The idle policy replies with empty texts.
 """
 
 import logging
@@ -60,8 +61,8 @@ def asks_a_service(reward: Reward) -> bool:
 
 
 def scores_answers(reward: Reward) -> bool:
-    """Whether a reward has example answers, and can score them without an environment or
-    a service.
+    """Whether a reward has example answers (the option `examples` of `@reward`), and can score them
+    without an environment or a service.
     """
     return reward.examples is not None and not reward.needs and not asks_a_service(reward)
 
@@ -69,11 +70,11 @@ def scores_answers(reward: Reward) -> bool:
 def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     """Play some of the problems with the oracle and the idle policy. Return lines of a report.
 
-    The constant PLAYED is the largest number of problems that are played. The episodes check the
-    environments, and the rewards without example answers. Rewards that use a service are not
-    checked. No problem is played if there is nothing to check, or if `warm_start.demonstrations` is
-    not a function. Raises GateClosed if the oracle plays problems, but the rewards can score none
-    of them.
+    The oracle is the function in `warm_start.demonstrations`. At most PLAYED problems are played.
+    The episodes check the environments. The episodes also check each reward that needs an
+    environment or lacks example answers. Rewards that use a service are not checked. No problem is
+    played if there is nothing to check, or if `warm_start.demonstrations` is not a function. Raises
+    GateClosed if the rewards can score none of the problems that the oracle plays.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]

@@ -1,4 +1,4 @@
-"""The memory of a step. The function `agent.remembers` makes it from training episodes."""
+"""Make the memory of the policy after a step: a folder that agents read during episodes."""
 
 from collections.abc import Mapping
 from pathlib import Path

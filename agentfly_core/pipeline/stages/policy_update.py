@@ -1,6 +1,7 @@
 """Train the weights: one update of the policy.
 
-The update job is made from stored artifacts. The new policy and the learner state are published.
+An update reads the policy and the training data from the store. The new policy is published, and
+in some steps also the learner state.
 """
 
 import math
@@ -252,7 +253,7 @@ def label_of(run: Run, step: int) -> str:
 
 
 def require_learner_state(store: Store, fork: Fork) -> None:
-    """Raise ValueError if the store lacks the learner state from which a fork starts."""
+    """Raise ValueError if the store lacks the learner state of the step that `fork` continues."""
     run, step = fork.run, fork.step
     if store.holds(step_layout(store, run, step).learner):
         return
@@ -290,8 +291,8 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
     """Write the learner state after a step, if it is not stored yet.
 
-    This is needed if a time limit makes the step the last step of the run. Call this function only
-    after the policy of the step was published.
+    A time limit can end the run after a step without a stored learner state. Call this function
+    only after the policy of the step was published.
     """
     if not run.settings.update.weights:
         return

@@ -37,8 +37,8 @@ def stored(
     """Yield the stored episodes of a run's steps, with their scores.
 
     `steps` is the result of `scored_steps`. `problems` contains the ids of this experiment's
-    training problems. Episodes of other problems are left out. The run may have been trained on
-    problems that are held-out problems of this experiment.
+    training problems. Episodes of other problems are left out, because these may be held-out
+    problems of this experiment.
     """
     for scored in steps:
         pairs = scored_in(store, scored)

@@ -17,8 +17,9 @@ def require_room(
     """Raise ValueError if a model or a dataset does not fit the limits of an experiment.
 
     The model must have enough positions for `agent.max_model_len`. In the splits `names`, each
-    prompt must leave room for a reply. If the setting `evaluate.by` is not empty, it is a name that
-    the `facts` of each held-out problem must contain.
+    prompt must leave room for a reply. The `facts` of each held-out problem must contain the key
+    in the setting `evaluate.by`. The `facts` of each training problem must contain the key in
+    `rollout.curriculum.by`. An empty setting requires no key.
     """
     if config := config_of(experiment.store, model):
         limit = experiment.settings.agent.max_model_len

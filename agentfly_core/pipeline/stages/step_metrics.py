@@ -72,8 +72,9 @@ def _warn(run: Run, step: int, metrics: Mapping[str, float]) -> None:
 def _rate_advice(run: Run, step: int) -> str | None:
     """Return advice to lower the learning rate, or None if no update changed the policy too much.
 
-    The advice contains a command that repeats training with a lower learning rate. The repeated
-    training starts before the last updates that changed the policy too much.
+    The advice contains a command that repeats training with a lower learning rate. The command
+    forks the run before its last uninterrupted series of such updates. If the run lacks an earlier
+    step, the command trains from the beginning.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):

@@ -1,4 +1,4 @@
-"""Workers: child processes that play the jobs of a session.
+"""Workers: child processes that play the jobs of a session. A job contains episodes to play.
 
-A session is a running command. Without workers, its own process plays the same jobs.
+A session is a running command. Without workers, the session's process plays the same jobs.
 """

@@ -20,7 +20,9 @@ from agentfly_core.system.guarded import GuardedProcess
 PROGRAM = "agentfly_core.pipeline.workers.program"
 LOOK = 1.0
 MARGIN = 5.0
-"""Additional seconds after the time limits of its calls before a silent worker is killed."""
+"""A worker is killed after this many seconds without a heartbeat, plus the longest time limit of
+its running calls.
+"""
 STACKS_SECONDS = 0.5
 """Seconds in which a silent worker can write the stacks of its threads into its log."""
 
@@ -52,9 +54,9 @@ class Death:
         """Return the call that caused the worker's death, or None if the cause is uncertain.
 
         If calls of several episodes may have caused the death, the result is None. After SIGKILL,
-        a call is returned only if its episode was played alone. Otherwise the system may have run
-        out of memory because of another episode. `alone` contains the ids of episodes that were
-        played alone.
+        a call is returned only if its episode was played alone. If other episodes were played at
+        the same time, one of them may have used up the memory of the system. `alone` contains the
+        ids of episodes that were played alone.
         """
         # a waiting call cannot have ended the process
         candidates = self.running or self.calls
@@ -98,9 +100,9 @@ class Connection:
     def received(self) -> FromWorker | None:
         """Return the next message of the worker, or None if no message arrives in time.
 
-        The constant LOOK is the waiting time. If no message arrives, a blocked worker is killed
+        The method waits at most `LOOK` seconds. If no message arrives, a blocked worker is killed
         before the method returns. A worker counts as blocked if its last heartbeat is too old. The
-        maximum age is the longest time limit of its running calls plus the constant MARGIN. Raises
+        maximum age is the longest time limit of its running calls plus `MARGIN` seconds. Raises
         Disconnected if the worker has died or has closed the connection.
         """
         try:

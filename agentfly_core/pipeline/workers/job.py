@@ -54,7 +54,7 @@ class JobPlayer(Protocol):
 
         - ServiceLost if the sampler dies
         - PromptTooLong if a first prompt leaves no room for a reply
-        - NoReply for an error in a policy function, or if a chat service refuses a request
+        - NoReply if a scripted policy (a Python function) fails or a chat service refuses a request
         - EpisodeBroken for an error in a template or a sampler
         - GateClosed if too many episodes fail
         - WorkerLost if workers die repeatedly
@@ -90,9 +90,9 @@ class Blame:
 
     @classmethod
     def held(cls, calls: HeldCalls) -> Blame:
-        """Return a Blame with the episodes of `calls` in `failed`.
+        """Return a Blame that lists, in `failed`, the episodes that blocked the event loop.
 
-        `calls` are calls that have blocked the event loop.
+        `calls` maps each call that blocked the event loop to its error message.
         """
         return cls({episode: reason for (_, episode), reason in calls.items()})
 

@@ -1,6 +1,6 @@
-"""Play jobs in this process.
+"""Play jobs (batches of episodes) in this process.
 
-This process is a worker or, without workers, the process of the command.
+This process is a worker. With `site.workers: 0`, it is the process of the agentfly command.
 """
 
 import threading
@@ -87,7 +87,10 @@ class LocalPlayer:
                 forget_interrupt()
 
     def load(self, job: Job) -> dict[str, float]:
-        """Load the policy of a job. Return the time that this took: `{"time/swap": 0.4}`."""
+        """Load the policy of a job. Return the loading time in seconds: `{"time/swap": 0.4}`.
+
+        A job for demonstrations does not load a policy, so the result is empty.
+        """
         metrics = dict[str, float]()
         if isinstance(job, RolloutJob):
             with timing(metrics, "time/swap"):
@@ -95,7 +98,7 @@ class LocalPlayer:
         return metrics
 
     def play(self, job: Job, blame: Blame, metrics: Mapping[str, float]) -> Artifact:
-        """Play a job with the loaded policy, and publish the result.
+        """Play the episodes of a job with the loaded policy, and publish them as an artifact.
 
         The metrics of the artifact include `metrics`. The episodes in `blame.failed` are not
         played, because they have killed or blocked a worker. The episodes in `blame.suspects` may
@@ -124,7 +127,11 @@ class LocalPlayer:
         return play_shard(rules, gates, here.sampler, episodes, folder, watch, here.resources)
 
     def _demonstrate(self, job: DemonstrationJob, blame: Blame, folder: Path) -> dict[str, float]:
-        """Play the demonstrations of a warm start. A few trial demonstrations are scored first."""
+        """Play the demonstrations of a warm start.
+
+        First play a few trial demonstrations. Raises GateClosed if too many of them fail or cannot
+        be scored.
+        """
         here, settings = self.services, self.experiment.settings
         warm_start, gates = settings.warm_start, settings.gates
         assert warm_start is not None

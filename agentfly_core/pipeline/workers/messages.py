@@ -35,7 +35,9 @@ ERRORS = {
         FileNotFoundError,
     )
 }
-"""Types of errors in a worker that are raised again with the same type in the session."""
+"""Types of errors that keep their type when the session raises an error of its worker again. The
+session is the running command that started the worker.
+"""
 
 
 @dataclass(frozen=True, slots=True)

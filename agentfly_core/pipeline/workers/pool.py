@@ -1,4 +1,4 @@
-"""The workers of a session. If a worker dies, its job is played again."""
+"""Worker processes that play a run's episodes. If a worker dies, its job is played again."""
 
 import logging
 import os
@@ -103,7 +103,10 @@ class WorkerPool:
             self._idle.put(process)
 
     def do(self, job: Job) -> Artifact:
-        """Wait for an idle worker and let it play a job; see JobPlayer."""
+        """Play the job's episodes in the next idle worker, and return the published artifact.
+
+        Raises the same errors as `JobPlayer.do`.
+        """
         process = self._idle.get()
         try:
             with self._sampler.loaded(job) as metrics:
@@ -163,10 +166,11 @@ def _lost(death: Death) -> str:
 def worker_pool(
     samplers: Samplers, model: Pointer, tokenizer: str, server: str, owner: str, logs: Path
 ) -> Iterator[WorkerPool]:
-    """Start the workers of a site. The workers run until the end of the `with` block.
+    """Start worker processes for a run's episodes. They run until the end of the `with` block.
 
-    `owner` is the uid of the run. `server` is the address of the vLLM server, or "" if each worker
-    has its own sampler. `tokenizer` is the import path of the class of the model's tokenizer.
+    The site (the machine's settings) has the number of workers. `owner` is the uid of the run.
+    `server` is the address of the vLLM server, or "" if each worker has its own sampler.
+    `tokenizer` is the import path of the class of the model's tokenizer.
 
     Raises RuntimeError if an environment is still in use when the `with` block ends.
     """

@@ -1,6 +1,7 @@
-"""A worker from the side of the session.
+"""Control a worker process.
 
-It sends a job, and gets its result or the worker's death.
+Jobs (episodes to play) are sent to the worker, and their results are received. If the worker dies,
+WorkerDied is raised.
 """
 
 import logging

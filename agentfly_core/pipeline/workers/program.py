@@ -87,7 +87,8 @@ def main(descriptor: int, calls: int) -> None:
 class _Session(logging.Handler):
     """The connection to the main process. It is also the log handler that sends log records.
 
-    A thread reads the messages of the main process. After Cancel, the thread interrupts the job.
+    A thread reads the messages of the main process. After the message `Cancel`, the thread
+    interrupts the job that is being played.
     """
 
     def __init__(self, line: socket.socket) -> None:
@@ -189,7 +190,7 @@ def _worn() -> bool:
 
 @contextmanager
 def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
-    """Start the player.
+    """Start the LocalPlayer, which plays the jobs of the session.
 
     Raises ValueError if an author's files were edited after the main process had read them.
     """
@@ -246,7 +247,7 @@ class _SessionBudget(Budget):
         self._service, self._session = name, session
 
     def take(self) -> None:
-        """Ask the main process to allow one more request, which it counts.
+        """Ask the main process to allow one more request. The main process counts the request.
 
         Raises BudgetSpent if the budget of the chat service is spent.
         """

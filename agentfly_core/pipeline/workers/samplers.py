@@ -36,8 +36,8 @@ policy.
 class Samplers:
     """The samplers of an experiment: `Samplers(experiment, endpoint_of(store, model))`.
 
-    `endpoint` is the name of the chat service that is used as the policy. It is "" if the policy is
-    a model.
+    `endpoint` is the name of the chat service that is used as the policy. It is "" if the policy
+    has its own weights.
     """
 
     experiment: Experiment
@@ -91,10 +91,10 @@ class Samplers:
         return VLLM(Service(KIND, address), dtype, site.concurrency, takes_turns=site.shares_gpus)
 
     def here(self, tokenizer: PreTrainedTokenizerBase) -> Sampler:
-        """Make a sampler that needs no sampler server of this site.
+        """Make the policy's sampler for the case that `server` yields no address.
 
         If the policy is a chat service, the sampler requests replies from this service.
-        Otherwise it samples the model in this process.
+        Otherwise, the sampler runs the policy's model in this process.
         """
         if not self.endpoint:
             return self._in_process()
@@ -158,7 +158,7 @@ def _written(tokenizer: PreTrainedTokenizerBase) -> str:
 def endpoint_of(store: Store, policy: Pointer) -> str:
     """Return the name of the chat service that gives the replies of this policy.
 
-    Returns "" if the policy is a model.
+    Returns "" if the policy has its own weights.
     """
     endpoint = store.part(policy, ENDPOINT_FILE)
     return str(endpoint["name"]) if endpoint else ""

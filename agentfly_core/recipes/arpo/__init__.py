@@ -1,1 +1,1 @@
-"""Vaults with one uncertain turn. ARPO forks episodes where the model's entropy is high."""
+"""Vaults with six handles. The model's entropy is high at one turn; ARPO forks episodes there."""

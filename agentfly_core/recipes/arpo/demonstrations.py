@@ -1,4 +1,4 @@
-"""Demonstrations that open vaults. In some, the turn after the lamp has a random direction."""
+"""Demonstrations for vaults. In a share of episodes, the turn after the lamp lights is random."""
 
 import random
 from collections.abc import Sequence

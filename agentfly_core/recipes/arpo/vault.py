@@ -1,4 +1,4 @@
-"""Vaults of six handles: after one handle a lamp lights, and the next turn needs its direction."""
+"""Vaults with six handles. A lamp lights once, and its colour determines the correct next turn."""
 
 import json
 import random
@@ -77,9 +77,10 @@ class Vault(Environment):
 
     @property
     def opened(self) -> bool:
-        """Whether all handles were turned, and the one turn that matters was correct.
+        """Whether the vault is open.
 
-        This is the first turn after the lamp lights.
+        All handles must be turned, and the turn after the lamp lights must have the direction that
+        belongs to the lamp's colour. All other turns may have any direction.
         """
         handle = self._facts["handle"]
         return len(self.ways) == HANDLES and self.ways[handle] == self._facts["direction"]

@@ -1,4 +1,4 @@
-"""Missions in BabyAI levels. Each object is named by the missions of only one split."""
+"""Missions in BabyAI levels. The missions of different splits name different objects."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +25,10 @@ def babyai(
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
     Each split has its own objects, such as "green key" or "ball". Its missions name no object of
-    another split. The objects of a split do not depend on the seed. Missions that the
-    demonstrations cannot complete are skipped. Raises ValueError if `levels` is empty or has an
-    unknown level. Also raises ValueError if 1,000 random seeds of a level give no suitable mission.
+    another split. The objects of a split do not depend on the seed. A mission is skipped if the
+    recipe's demonstration policy tries it and fails; missions that this policy does not support are
+    kept. Raises ValueError if `levels` is empty or has an unknown level. Also raises ValueError if
+    1,000 random seeds of a level give no suitable mission.
     """
     if not levels:
         raise ValueError("levels: got none, expected names such as BabyAI-PickupDist-v0.")

@@ -30,7 +30,7 @@ _THING = re.compile(
 Cell = complex
 """A cell as the complex number column + row * 1j. The player's first cell is 0.
 
-Directions are complex numbers, too: a direction times 1j points to its right.
+Directions are complex numbers, too. A direction times 1j is the direction after a right turn.
 """
 _TURNS = {"turn left": -1j, "turn right": 1j}
 _AHEAD, _ASIDE = range(7), range(-3, 4)

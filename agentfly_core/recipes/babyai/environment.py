@@ -32,8 +32,8 @@ class BabyAI(Environment):
     async def reset(self, problem: Problem) -> None:
         """Make the grid of the problem.
 
-        Raises KeyError if the problem lacks a fact, and ValueError for an unknown level. Also
-        raises ValueError if minigrid gives the grid a mission other than the fact `mission`.
+        Raises KeyError if the fact `level`, `seed` or `mission` is missing. Raises ValueError for
+        an unknown level, or if minigrid's mission for the grid differs from the fact `mission`.
         """
         facts = problem.facts
         self._grid, self._seed = level(facts["level"]), facts["seed"]

@@ -1,4 +1,4 @@
-"""The builder: places blocks in a possible order, and adds and removes scaffolding."""
+"""Place the blocks of a target in an order that the rules allow, with temporary scaffolding."""
 
 import heapq
 from collections import deque
@@ -118,8 +118,8 @@ class _Builder:
     def _stairs(self, blocked: Collection[Voxel]) -> list[Voxel]:
         """Find the shortest row of scaffolding from which the builder reaches a blocked cell.
 
-        The builder walks on the row to add its next cell. The row contains no cell of the target.
-        If no row is possible, the list is empty. The search is breadth-first.
+        The builder walks on the row to place the row's next scaffolding. The row contains no cell
+        of the target. If no row is possible, the list is empty. The search is breadth-first.
         """
         grid = self.world.grid
         free = (grid == 0) & (self.target == 0)

@@ -1,4 +1,4 @@
-"""Orders of buildings with random sizes and materials."""
+"""Problems that order a building with random sizes and materials."""
 
 import random
 from collections import Counter
@@ -29,13 +29,13 @@ def orders(
     families: Sequence[str] = tuple(FAMILIES),
     survival: bool = False,
 ) -> dict[str, list[Problem]]:
-    """Make orders of buildings for each split. Order i uses `families[i % len(families)]`:
+    """Make problems for each split. Problem i orders a building of `families[i % len(families)]`:
 
         Problem("tower-3f2a90c1d4e5b678",
                 "Build the tower: side 4, height 7, mast 3; walls brick, roof tile.",
                 {"family": "tower", "parts": [["walls", "hollow_box brick 1 1 0 4 4 6"], ...]})
 
-    All orders of a family with the same sizes, such as side 4, height 7 and mast 3, are in the same
+    All problems of a family with the same sizes (such as side 4, height 7, mast 3) are in the same
     split. The split of the sizes does not depend on the seed. With `survival`, the stock of blocks
     is limited. The fact `stock` then has the blocks of the building and 64 blocks of scaffolding.
     """

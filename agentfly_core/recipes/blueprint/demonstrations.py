@@ -1,4 +1,4 @@
-"""Demonstrations for orders, computed from the text of the order alone."""
+"""Demonstrations of the agent `Architect`, computed only from the prompt (the building's order)."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""The environment of an order: the submitted blueprint, and the world in which it is built."""
+"""The environment of an order (a problem that describes a building): blueprint and world."""
 
 import json
 from collections import Counter
@@ -19,9 +19,10 @@ SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
 
 
 class Plot(Environment):
-    """The world in which one order (a problem) is built.
+    """The world of one episode. Its problem is an order, i.e. the description of a building.
 
-    The problem's facts have the blueprints of the parts and, if blocks are limited, the stock:
+    The fact `parts` has the name and the blueprint of each part of the building. The optional fact
+    `stock` limits the number of blocks of each type:
 
         {"parts": [["floor", "box slate 0 0 0 6 4 0"], ...], "stock": {"slate": 35}}
 
@@ -58,7 +59,7 @@ class Plot(Environment):
         return "\n".join(lines)
 
     def inspect(self) -> str:
-        """Return views of the building from four sides, and the state of each ordered part."""
+        """Return views of the building from four sides, and the count of wrong cells per part."""
         now = self.fit
         parts = [
             f"{name}: {count} cells are wrong" if count else f"{name}: complete"
@@ -80,7 +81,7 @@ class Plot(Environment):
 
     @property
     def fit(self) -> Fit:
-        """The comparison of the world with the ordered building."""
+        """The comparison of the world with the building that the problem describes."""
         return fit(self.world.grid, self._parts)
 
     async def snapshot(self) -> bytes:

@@ -100,10 +100,10 @@ def order(family: str, sizes: Sizes, materials: Materials) -> str:
 
 
 def parts_of(text: str) -> PartBlueprints:
-    """Make the blueprints of all parts of an ordered building.
+    """Return the blueprint of each part of the building that a text orders.
 
-    `text` must contain an order, such as "Build the pyramid: levels 4, tip 2; body brick, tip
-    tile.". Otherwise ValueError is raised.
+    A blueprint has lines such as "box brick 0 0 0 6 4 3". `text` must contain an order, such as
+    "Build the pyramid: levels 4, tip 2; body brick, tip tile.". Otherwise ValueError is raised.
     """
     match = re.search(r"Build the (\w+): ([\w ,]+); ([\w ,]+)\.", text)
     if match is None or match[1] not in FAMILIES:

@@ -13,10 +13,10 @@ INTERPRETER = "interpreter"
 
 
 class Shelf:
-    """The orders and blueprints of complete buildings, read from a memory folder.
+    """The blueprints of complete buildings, read from a memory folder.
 
-    Each element of `rows` has an order and its blueprint. If no building was complete so far,
-    `rows` is empty.
+    Each element of `rows` has an order (the prompt that describes a building) and the order's
+    blueprint. If no building was complete so far, `rows` is empty.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,8 +44,8 @@ def remember(
     """Write the memory for the next step to `folder`.
 
     The new memory has the rows of the previous memory in the folder `before`, and new rows. Each
-    episode in which the reward `building` is 1 adds a row with its order and blueprint. The new
-    memory has only one row for each order: a later row replaces an earlier row.
+    episode in which the reward `building` is 1 adds a row with its prompt and blueprint. The new
+    memory has only one row for each problem: a later row replaces an earlier row.
     """
     rows = {row["id"]: row for row in Shelf(before).rows}
     read = {one.episode: one for one in trajectories if one.speaker == INTERPRETER}

@@ -1,4 +1,4 @@
-"""Comparisons of a world with an ordered building."""
+"""Comparisons of a world with the building that a problem's prompt describes."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -15,9 +15,9 @@ SHIFTS = tuple(product((0, -1, 1), repeat=3))
 
 
 class Assembly(NamedTuple):
-    """The building that was ordered. `target` has the required block of each cell.
+    """The building that the prompt describes. `target` has the required block of each cell.
 
-    `owners` has the index of the part to which each cell belongs, or -1 for cells of no part.
+    `owners` has the index of the part to which each cell belongs, or -1 outside of all parts.
     """
 
     target: Grid
@@ -25,13 +25,13 @@ class Assembly(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A comparison of a world with an ordered building.
+    """A comparison of a world with the building that the prompt describes.
 
     Before the comparison, the world is shifted by at most one cell along each axis to maximise
     `iou`. `iou` is the number of cells with the right block, divided by the number of cells with a
-    block in the world or in the building. `wrong` counts the wrong cells of each part. `extra` is
-    the number of the world's blocks outside of the building, divided by the number of the
-    building's blocks.
+    block in the world or in the building. `wrong` counts, for each part (such as the walls), the
+    cells with a missing or different block. `extra` is the number of the world's blocks outside of
+    the building, divided by the number of the building's blocks.
     """
 
     iou: float
@@ -47,8 +47,8 @@ class Fit(NamedTuple):
     def value(self) -> float:
         """0.7 iou + 0.3 complete - 0.3 extra, at least 0.
 
-        The value is 1 only if the shifted world and the building are equal. If `extra` is above 1,
-        it counts as 1.
+        `complete` is the share of parts without wrong cells. The value is 1 only if the shifted
+        world and the building are equal. If `extra` is above 1, it counts as 1.
         """
         return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
 
@@ -67,7 +67,7 @@ def assembled(parts: Mapping[str, str]) -> Assembly:
 
 
 def fit(grid: Grid, parts: Mapping[str, str]) -> Fit:
-    """Compare the world `grid` with an ordered building. See Fit for the result.
+    """Compare the world `grid` with the building that `parts` describes. See Fit for the result.
 
     `parts` maps the name of each part of the building to its blueprint.
     """

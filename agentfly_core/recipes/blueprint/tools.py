@@ -1,4 +1,6 @@
-"""Tools of a plot. The agent adds the tool `recall`, which reads the memory of the episode."""
+"""Tools of a `Plot`, the environment in which a model constructs a building. The agent adds the
+tool `recall`, which reads the memory of the episode.
+"""
 
 from agentfly_core import tool
 from agentfly_core.recipes.blueprint.environment import Plot

@@ -133,8 +133,8 @@ class CoopTeam:
 class ObserverAlone(CoopTeam):
     """The observer of `CoopTeam` without the other roles.
 
-    The fact `url` of a problem is a request to the service. The observer extracts the value from
-    the service's answer. The problems are from the dataset `observations`.
+    The problems are from the dataset `observations`. The problem's fact `url` is the URL of a
+    request to the service. The observer extracts the value from the service's answer.
     """
 
     async def __call__(self, episode: Episode) -> Ending:
@@ -146,7 +146,7 @@ class ObserverAlone(CoopTeam):
 
 
 class OneAgent:
-    """A single speaker that selects endpoints, makes requests and reads the service's answers.
+    """A single agent that selects endpoints, makes requests and reads the service's answers.
 
     It reads the first LONG characters of each answer. It answers the question `attempts` times; the
     most frequent of these answers becomes the answer of the episode.

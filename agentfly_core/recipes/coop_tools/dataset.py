@@ -1,4 +1,6 @@
-"""Questions about a REST service that need two requests, and tasks for the observer alone."""
+"""Questions about a REST service that need two requests, and tasks for the observer alone, i.e. the
+role that extracts a value from the service's answer.
+"""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A simulated model for all roles; it computes replies from the texts that it reads."""
+"""A simulated model for all roles of CoopTeam and OneAgent. It reads only the conversation."""
 
 import json
 import random
@@ -70,7 +70,7 @@ def coded(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def alone(texts: Sequence[str]) -> str:
-    """Return the next reply of `OneAgent`.
+    """Reply as the single speaker of `OneAgent`, which makes requests and reads their answers.
 
     The replies first request an id, and then the value. If the service answers the second request
     with an error that names the right parameter, the request is repeated with this parameter. The
@@ -109,7 +109,7 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a policy that replies for all roles; see `simulated`.
+    """Return a policy that replies for all roles of CoopTeam and OneAgent; see `simulated`.
 
     It computes each reply from the texts of the conversation, without the facts of the problem.
     """

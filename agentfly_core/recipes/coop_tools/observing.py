@@ -1,4 +1,4 @@
-"""Long answers of the service: their types, and values extracted by code in a sandbox."""
+"""Reduce long JSON answers of the REST service to types, or extract values by code in a sandbox."""
 
 import json
 from typing import Any
@@ -6,7 +6,9 @@ from typing import Any
 from agentfly_core.sandbox import Limits, run
 
 LONG = 6000
-"""A number of characters, about 1,500 tokens. The observer writes code to read longer answers."""
+"""The largest number of characters of an answer that a speaker reads, about 1,500 tokens. From
+longer answers, the observer extracts a value by code.
+"""
 LIMITS = Limits(wall=10.0, cpu=8, processes=8)
 _PROGRAM = """
 import json

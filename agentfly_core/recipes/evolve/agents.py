@@ -1,4 +1,4 @@
-"""A team that evolves from one agent, and the baseline of self-refinement."""
+"""Agents that improve an answer with a team (`Evolve`) or by self-refinement (`SelfRefine`)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pkgutil import resolve_name
@@ -38,7 +38,7 @@ class Member:
 
     @property
     def result(self) -> str:
-        """The text of the last call of `answer`. Without a call, the text of the last reply."""
+        """The agent's answer: the last text set with `answer`, or else the agent's last reply."""
         if self._answer is None:
             return self._speaker.turns[-1].reply.content.strip()
         return self._answer
@@ -58,10 +58,11 @@ class Evolve:
     the first agent's code in the setting `code_files`.
 
     The speaker `evolver` proposes and checks agents, and merges answers (see `PromptOperators`).
-    With `pool`, agents are proposed and checked by their sets of skills, without a model. The
-    speaker `evolver` then only merges answers (see `SymbolicOperators`). `Evolution` describes
-    `children`, `generations`, `proposals`, `quality_check` and `mutation`. `budget` limits the
-    replies of an episode. No generation begins if its replies could exceed this limit.
+    If `pool` (a list of skills) is set, random skills of the list are added to new agents, and new
+    agents are checked without a model. The speaker `evolver` then only merges answers (see
+    `SymbolicOperators`). `Evolution` describes `children`, `generations`, `proposals`,
+    `quality_check` and `mutation`. `budget` limits the replies of an episode. No generation begins
+    if its replies could exceed this limit.
     """
 
     def __init__(
@@ -110,9 +111,9 @@ class Evolve:
     def operators(self, episode: Episode, result: str) -> PromptOperators:
         """Make the operators of the evolution (crossover, mutation, quality check and update).
 
-        They prompt a new speaker of the role `evolver`. With the setting `pool`, they compute sets
-        of skills instead, and only the update prompts the speaker. `result`, the answer of the
-        first agent, is then part of the seed of random choices.
+        Each operator is a prompt to a new speaker of the role `evolver`. With the setting `pool`,
+        only the update is a prompt. The other operators then compute sets of skills. The seed of
+        their random choices depends on `result`, the answer of the first agent.
         """
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt

@@ -75,10 +75,10 @@ def checked(asked: str, draw: random.Random) -> str:
 
 
 def merged(asked: str, draw: random.Random) -> str:
-    """Reply to the prompt UPDATE, which requests one answer that merges all given answers.
+    """Reply to the prompt UPDATE, which requests one answer that merges several answers.
 
-    A given answer has a part for each question. The merged answer contains, for each question, the
-    first part that is not `?`.
+    Each answer in the prompt has a part for each question: `abirned; ?; 3`. The merged answer
+    contains, for each question, the first part that is not `?`.
     """
     answers = [one.split("; ") for one in re.findall(r"^Answer: (.*)$", asked, re.M)]
     columns = zip(*answers, strict=True)
@@ -118,7 +118,7 @@ def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
 
 
 def _read(text: str) -> tuple[str, list[str]]:
-    """Return the word in a text, and the names of the skills that the text's questions need."""
+    """Return the word that a text's questions are about, and the names of the required skills."""
     match = re.search(r"About the word (\w+),.*?: (.*)", text)
     assert match, text
     places = {match[2].find(question): name for name, (question, _) in SKILLS.items()}

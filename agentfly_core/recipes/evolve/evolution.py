@@ -40,7 +40,8 @@ class Evolution:
         """Make a generation. Return the children, their answers, and the new merged answer.
 
         `results` has the answer of each parent, and `result` is the merged answer so far. If all
-        proposals are rejected, both returned lists are empty and the merged answer is unchanged.
+        agents proposed by mutation are rejected, both returned lists are empty and the merged
+        answer is unchanged.
         """
         pairs = zip(parents, results, strict=True)
         parents = [await self.operators.crossover(*pair) for pair in pairs]

@@ -1,4 +1,4 @@
-"""Operators on agents. They prompt a model, or they compute sets of skills."""
+"""Operators that evolve a team of agents. They prompt a model, or they compute sets of skills."""
 
 import random
 from collections.abc import Sequence
@@ -78,9 +78,9 @@ class PromptOperators:
         return _spec(await self._reply(prompt))
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
-        """Return whether the speaker accepts the new agent `child` for the team.
+        """Return whether the model (`speaker`) accepts the new agent `child` for the team.
 
-        The prompt asks whether the new agent shares a skill with the team, and differs from each
+        The model is asked whether the new agent shares a skill with the team, and differs from each
         agent of the team. The team contains the parents and the children accepted so far.
         """
         prompt = f"{_listed(team)}\nNew agent: {child.model_dump_json()}\n{CHECK}"

@@ -1,1 +1,1 @@
-"""Sums of ledgers that are longer than the context window."""
+"""Add up the pages of ledgers that are longer than the context window."""

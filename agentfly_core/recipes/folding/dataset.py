@@ -1,4 +1,4 @@
-"""Ledgers to add up page by page. The answer to each page names the next page."""
+"""Ledgers to add up page by page. The tool's result for each page names the next page."""
 
 import math
 import random
@@ -11,7 +11,7 @@ from agentfly_core.datasets.splitting import shares
 
 NUMBERS, ENTRIES = range(10, 100), range(10, 100)
 LedgerPage = tuple[int, int]
-"""The number of a page, and its entry."""
+"""A page of a ledger: its page number, and its entry (the number to add)."""
 
 
 @generated

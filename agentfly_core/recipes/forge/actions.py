@@ -1,4 +1,4 @@
-"""Actions by which the optimizer changes a set of functions."""
+"""Actions by which a language model, the speaker `optimizer`, changes a set of functions."""
 
 import json
 from typing import Annotated, Literal

@@ -69,7 +69,7 @@ class Forge:
     async def action(self, optimizer: Speaker, text: str, before: Functions) -> Functions | None:
         """Return the functions after the optimizer's next action.
 
-        Return None if the optimizer ends the proposal, or if `trials` replies in a row contain no
+        Return None if the optimizer replies TERMINATE, or if `trials` replies in a row contain no
         valid action.
         """
         for _ in range(self.trials):
@@ -96,8 +96,8 @@ def request(state: State) -> str:
     """Write the first prompt of the optimizer.
 
     The prompt contains the best functions so far. For each training problem, it has the answer that
-    the solver gave with these functions. It also contains the rejected sets of functions of
-    `State.failures`.
+    the solver gave with these functions. The prompt also contains the sets of functions that were
+    rejected in the trials of `State.failures`.
     """
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:

@@ -1,4 +1,7 @@
-"""Questions of five kinds, most of them hard without a function, with the fact `role`."""
+"""Questions of five kinds. Most of them are hard without a function that computes the value.
+
+Each problem has the fact `role`; see `questions`.
+"""
 
 import random
 from collections.abc import Callable, Sequence

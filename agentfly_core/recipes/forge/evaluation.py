@@ -9,10 +9,11 @@ from agentfly_core.recipes.forge.state import State
 
 
 def forge(experiment: Experiment, folder: str = "functions") -> list[dict[str, float | str]]:
-    """Start or resume the experiment. Write the best functions to a file and return all trials.
+    """Start or resume the experiment. Write its best functions to a file and return all trials.
 
-    The file is `folder/DIGEST.json`. The functions are also stored as an artifact. A trial is a
-    step that tests a set of functions. The result has a row for each trial:
+    A model writes functions, which it can call as tools. A trial is a step that tests a set of
+    functions. The file is `folder/DIGEST.json`. The functions are also stored as an artifact. The
+    result has a row for each trial:
 
         [{"digest": "4f53...", "functions": 2, "train": 0.6, "validation": 0.6, "accepted": 1}]
     """

@@ -1,4 +1,4 @@
-"""Functions that a model has written: their form, files with sets of functions, and tools."""
+"""Functions that a model has written: store them in files, load them as tools, and call them."""
 
 import inspect
 import json

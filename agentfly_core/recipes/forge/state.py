@@ -41,7 +41,7 @@ class Trial(_Part):
 
 
 class State(_Part):
-    """The memory after a step.
+    """The memory of a run after a step: its functions, and the results of their trials.
 
     `best` has the best functions so far. `results` has the answers to the training problems that
     the solver gave with these functions. `trying` has the functions that the next step tests, or
@@ -69,9 +69,9 @@ class State(_Part):
 
     @property
     def failures(self) -> list[Trial]:
-        """The best trials after the last accepted trial, at most FAILURES. All were rejected.
+        """The best of the rejected trials after the last accepted trial, at most FAILURES trials.
 
-        They are sorted by the share of right answers to training problems (`train`), and the best
+        The trials are sorted by the share of right answers to training problems (`train`). The best
         trial comes last.
         """
         last = self.trials[len(self.trials) - self.rejected :]
@@ -85,7 +85,9 @@ def remember(
     seed: int,
     folder: Path,
 ) -> None:
-    """Write the memory after a step to `folder`. The folder `before` has the previous memory.
+    """Write the run's memory (a State) to `folder` after a step.
+
+    The folder `before` has the memory before the step.
 
     After a proposal, the memory has the proposed functions for the next trial. After a trial, the
     tested functions become the best functions if their share of right answers to validation
@@ -102,7 +104,7 @@ def remember_all(
     seed: int,
     folder: Path,
 ) -> None:
-    """Write the memory like `remember`, but accept the functions of each trial."""
+    """Write the run's memory as `remember` does, but accept the functions of each trial."""
     _remember(before, trajectories, scores, folder, lambda new, best: True)
 
 

@@ -1,9 +1,9 @@
-"""Actors: agents of a hub in processes of their own, restarted from a journal after a kill.
+"""Actors: agents of a hub (a group of agents), each in its own process.
 
-An actor is forked from the hub's program, so it imports nothing. It calls its model by OpenAI's API
-at a base URL that ends with the actor's name. The journal contains each request to the actor with
-the replies of its model. After a kill, a new process replays the journal without calling the model,
-then continues.
+An actor is a fork of the hub's process, so all modules are already imported. An actor calls its
+model by OpenAI's API at a base URL that ends with the actor's name. The journal contains each
+request to the actor with the replies of the model. After a kill, a new process replays the journal
+without calling the model, then continues.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ class ActorFault(HubFault):
 class JournalEntry:
     """A request to an actor (an agent in its own process), with the replies of the actor's model.
 
-    `message` is a message for the actor to read. If `message` is None, the request is for a reply
-    of the actor. `replies` has one entry for each call of the model during the request. The entry
-    of a failed call is `{"fault": "...", "refused": False}`.
+    `message` is a message that the actor must read. If `message` is None, the actor must return its
+    own next message. `replies` has one entry for each call of the model during the request. The
+    entry of a failed call is `{"fault": "...", "refused": False}`.
     """
 
     message: HubMessage | None
@@ -53,8 +53,8 @@ class Actor:
     """A hub's agent, which runs in a process of its own.
 
     The process calls the function `make` to create the agent. The agent calls its model at the base
-    URL `{base_url}/{name}`. `counts` has the counts of the agent's `Faults`, for example
-    `{"hub/retry": 2}`.
+    URL `{base_url}/{name}`. `counts` maps each remedy for faults of model calls to the number of
+    its uses, for example `{"hub/retry": 2}`.
     """
 
     def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:
@@ -87,8 +87,8 @@ class Actor:
     async def _result(self) -> Any:
         """Return the result of the last request in the journal.
 
-        Before the result, the process reports each reply of its model. These replies are added to
-        the journal.
+        The actor's process first sends each reply of its model, then the result. The replies of the
+        model are added to the journal.
         """
         if self._streams is None:
             # a new process reads the request from its copy of the journal

@@ -1,4 +1,4 @@
-"""The team as an agent: all members run in this process, each with its own speaker."""
+"""The agent `team`. All five members run in this process, each with its own speaker."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,9 @@ from agentfly_core.recipes.hub.team import CHAIR, MEMBERS, conversation, member
 
 
 async def team(episode: Episode) -> Ending:
-    """Run the team's conversation. The problem needs the facts `digits` and `first`."""
+    """Run the team's conversation. The problem's fact `digits` has the digits of four members. The
+    fact `first` is "north" or "south", the pair that reports first.
+    """
     facts = episode.problem.facts
     speakers = {name: episode.speaker(name) for name in MEMBERS}
     faults = Faults(episode.counts)

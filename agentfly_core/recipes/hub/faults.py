@@ -1,4 +1,6 @@
-"""Faults of model calls and their remedies: retry, repair by rules, ask the model, give up."""
+"""Handle faults of model calls: repeat the call, repair the reply by rules, prompt the model for a
+new reply, or give up.
+"""
 
 import asyncio
 from collections import Counter
@@ -101,8 +103,8 @@ class Faults:
         The argument of `ask` is the reason why the last reply could not be read. Before any reply,
         it is "".
 
-        Raises HubFault for a fault without a remedy in REMEDIES. Also raises HubFault if a fault
-        has the remedy of a retry or a new prompt, but no such attempt is left.
+        Raises HubFault for a fault without an entry in REMEDIES. Also raises HubFault if all
+        retries or all new prompts are used up.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

@@ -1,4 +1,4 @@
-"""Message hubs: blocks that deliver each reply of a member to the other members."""
+"""Message hubs: `async with` blocks that deliver each member's replies to the other members."""
 
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress

@@ -1,4 +1,4 @@
-"""An agent of a hub. A model writes its replies."""
+"""An agent of a message hub (a group of speakers). A model writes the agent's replies."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

@@ -1,4 +1,7 @@
-"""Parsers of replies: JSON objects and marked texts. Ambiguous repairs are refused."""
+"""Parsers of replies: JSON objects, and texts between delimiters.
+
+A faulty reply is repaired only if the repair is unambiguous.
+"""
 
 import json
 import re
@@ -12,8 +15,8 @@ from agentfly_core.recipes.hub import faults
 LONGEST, MOST_BRACES = 400, 8
 """The largest numbers of characters and of opening braces in a text that is repaired.
 
-A repair tries a mark at each place and parses an object at each brace, so longer texts would take
-too long.
+`_repairs` adds a character at each position of the text. Each repaired text is parsed from each
+brace. This would take too long for longer texts.
 """
 DECODER = json.JSONDecoder(strict=False)
 COMMA = re.compile(r",(?=\s*\})")
@@ -86,14 +89,14 @@ class MarkedReply:
     A reply may lack one delimiter. If a closing delimiter is missing, the text before it ends at
     the next delimiter or at the end of the reply. If an opening delimiter is missing, the text
     after it begins at the previous delimiter or at the beginning of the reply. MissingMark is
-    raised if this text contains a blank line. It is also raised if several delimiters are missing,
-    or if delimiters are repeated or in another order.
+    raised if the text with a missing delimiter contains a blank line. MissingMark is also raised if
+    several delimiters are missing, or if delimiters are repeated or in another order.
     """
 
     marks: Mapping[str, tuple[str, str]]
 
     def read(self, text: str) -> tuple[Fields, bool]:
-        """Return the text between each pair of delimiters, by the pair's name in `marks`.
+        """Return a mapping from each name in `marks` to the text between its delimiters.
 
         The second value is True if a delimiter is missing, or if there is text outside of the
         delimiters.

@@ -1,4 +1,6 @@
-"""Participants of message hubs, which process messages in order and return placeholders."""
+"""Participants of message hubs. A participant processes messages in order. Each request for a reply
+returns a placeholder, i.e. the future reply.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, Iterable, Sequence
@@ -52,8 +54,8 @@ class Placeholder(Generic[R]):
         return self._task.__await__()
 
     async def error(self) -> BaseException | None:
-        """Wait until the work of this placeholder has ended. Return its error, or None if it
-        succeeded.
+        """Wait until the placeholder's work has ended. Return the error of the work, or None if
+        the work succeeded.
         """
         await asyncio.wait([self._task])
         return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
@@ -70,10 +72,9 @@ class Participant:
         print((await review).content)
 
     Calling a participant requests a reply. A participant processes requests and messages in the
-    order of the calls. A participant can join several groups, such as hubs. The group that it
-    joined last is its current group until it leaves this group. Then the group that it joined
-    before is current again. The audience of a reply is the other members of the current group at
-    the time of the request.
+    order of the calls. A participant can join several groups, such as hubs. Of the groups that the
+    participant has not left, the group that it joined last is its current group. The audience of a
+    reply is the other members of the current group at the time of the request.
     Each message of another participant is observed only once, even if the message is also passed as
     an argument. Failed replies are not delivered to the audience.
     """

@@ -1,4 +1,5 @@
-"""Pipelines of participants: sequential, conditional, by a key, in a loop, and concurrent.
+"""Pipelines run the participants (agents) of a hub one after another, in a loop or concurrently, or
+select one participant by a condition or a key.
 
 A step is a participant, or any function from a message to an awaitable message, such as
 `partial(sequential, [north, east])`, so pipelines can be nested.

@@ -1,4 +1,4 @@
-"""The team as a program with an actor for each member:
+"""The five speakers of this recipe as a program. Each runs in its own process (actor):
 
 OPENAI_BASE_URL=... python program.py <<< '{"prompt": "...", "digits": "4731", "first": "north"}'
 """
@@ -15,9 +15,10 @@ from agentfly_core.recipes.hub.team import MEMBERS, conversation, member
 
 
 async def play(problem: dict[str, str], base_url: str) -> None:
-    """Let the team answer a problem. Print the answer and the counts of `Faults` as JSON.
+    """Let the five speakers answer a problem, and print the answer as JSON.
 
-    An example is `{"answer": "3147", "counts": {"hub/retry": 2}}`. If the team fails, the printed
+    The JSON also counts remedies for failed model calls and unusable replies, such as retries:
+    `{"answer": "3147", "counts": {"hub/retry": 2}}`. If an error ends the conversation, the printed
     answer is null, and then the error is raised.
     """
     actors = {one: Actor(one, partial(member, one, problem["digits"]), base_url) for one in MEMBERS}

@@ -1,4 +1,7 @@
-"""A conversation in nested hubs. Two pairs combine two digits each, then a chair combines all."""
+"""A conversation in nested hubs, which deliver each reply of a member to the other members.
+
+Two pairs combine two digits each. Then a chair combines all digits.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -31,10 +34,11 @@ async def conversation(agents: Mapping[str, HubAgent], prompt: str, first: str) 
     """Run the conversation of a team and return the number in the last reply of its chair.
 
     Each member except the chair has one digit. These members form two pairs: north and east, south
-    and west. At the same time, each pair combines its two digits in a hub of its own. After that,
-    the second member of each pair reports the digits to the whole team. If `first` is "north", east
-    reports before west. Otherwise west reports before east. The chair then replies with the number.
-    If this reply does not have four characters, the chair is called a second time.
+    and west. At the same time, each pair combines its two digits in its own MessageHub: only the
+    pair reads these replies. After that, the second member of each pair reports the digits to the
+    whole team. If `first` is "north", east reports before west. Otherwise west reports before east.
+    The chair then replies with the number. If this reply does not have four characters, the chair
+    is called a second time.
     """
     cast = {name: Participant(name, agent) for name, agent in agents.items()}
     north, east, south, west = (cast[name] for name in WITNESSES)

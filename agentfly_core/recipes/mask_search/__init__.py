@@ -1,1 +1,1 @@
-"""Masked texts to fill by search, then questions, after MaskSearch (arXiv 2505.20285)."""
+"""Search tasks: fill masks in texts, then answer questions, after MaskSearch (arXiv 2505.20285)."""

@@ -49,8 +49,9 @@ class Family(NamedTuple):
 def families(seed: int) -> list[Family]:
     """Draw a `Family` for each person of the encyclopaedia.
 
-    The seed only decides which numbers form a family. With every seed, the same numbers are used,
-    and each number belongs to the same split.
+    A family has the numbers of a person, a firm, a book and a badge. The seed only decides which of
+    these numbers are combined. With every seed, the same numbers are used, and each number belongs
+    to the same split.
     """
     draw, drawn = random.Random(seed), list[Family]()
     # a constant seed, because a test name must not be a training name under another seed

@@ -1,4 +1,4 @@
-"""Problems from the files that the DVC stage `ramp` builds."""
+"""Read masked texts and questions as problems, from files that the DVC stage `ramp` builds."""
 
 import json
 import random

@@ -49,8 +49,8 @@ def planned(prompt: str) -> Gaps:
 def rewritten(plan: Gaps, observations: Sequence[str]) -> str:
     """Act as the rewriter: return the next search query.
 
-    The query is the number of the firm's founder if a search result contains this number. Otherwise
-    the query is the number in the plan's subject, such as "3072" for "firm 3072".
+    If a search result names the founder of the firm, such as "person 17", the query is the number
+    of the founder, "17". Otherwise the query is the number of the firm, "3072" for "firm 3072".
     """
     return _founder(plan.subject, observations) or plan.subject.split()[-1]
 

@@ -1,7 +1,8 @@
 """The DVC stage that makes problems from a corpus.
 
-It masks names and numbers in a page that other pages state. For the generated encyclopaedia, it
-also makes questions: `python -m agentfly_core.recipes.mask_search.ramp FOLDER`.
+The stage masks names and numbers of a page that also occur on other pages. For the generated
+encyclopaedia, the stage also makes questions:
+`python -m agentfly_core.recipes.mask_search.ramp FOLDER`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Agents that decide before the first reply whether to call a tool, partly by hidden states."""
+"""Agents that decide before the first reply whether to call a tool. Some read hidden states."""
 
 import base64
 import json
@@ -37,9 +37,9 @@ class Gate(ABC):
       ends the episode, and tool calls in this reply are not executed. If the decision is to call a
       tool, a first reply without a tool call gets the message CALL a second time.
 
-    `agent` is the import path of an agent that uses only the episode's main speaker. With an empty
-    setting `answer`, the decision to answer appends no message. Three metrics count the decisions:
-    `gate/answer`, `gate/call` and `gate/own` (the model decides).
+    `agent` is the import path of an agent with a single conversation (the episode's main speaker).
+    With an empty setting `answer`, the decision to answer appends no message. Three metrics count
+    the decisions: `gate/answer`, `gate/call` and `gate/own` (the model decides).
     """
 
     def __init__(self, mode: GateMode, agent: str, answer: str) -> None:
@@ -76,10 +76,10 @@ class Gated(Gate):
     """A gate that decides by a probe. `probe` is the file that the flow `fit_gate` wrote.
 
     The prompt of the probe is the problem, followed by the text of the setting `answer` as a
-    message. The probe reads hidden states at the last token of this prompt. A probe fits only one
-    policy. With the setting `stale="fail"`, an episode of another policy fails. With `stale="own"`,
-    the model decides in such an episode. A training run needs "own", because the policy changes
-    with each training step.
+    message. The probe reads hidden states at the last token of this prompt. A probe is valid only
+    for the policy to which it was fitted. With the setting `stale="fail"`, an episode of another
+    policy fails. With `stale="own"`, the model decides in such an episode. A training run needs
+    "own", because the policy changes with each training step.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ SUMMANDS = (range(1, 10), range(10, 100), range(100, 1000))
 BRIEFLY = "Answer at once, with one word or number."
 """The beginning of all prompts of `capitals_and_sums`.
 
-With this text at the end of the prompt, few sums of SmolLM2 were right.
+The text is at the beginning, because SmolLM2 computed few sums correctly with the text at the end.
 """
 NEAR = 20
 """The wrong options of a question differ from the right sum by at most NEAR."""

@@ -1,4 +1,4 @@
-"""Demonstrations of answers without a tool, and of counts with the tool."""
+"""Demonstrations of answers without a tool, and of answers after the tool `count_boxes`."""
 
 from collections.abc import Sequence
 

@@ -151,7 +151,7 @@ def key_of(probe: MetaCogProbe) -> ArtifactKey:
 def saved(probe: MetaCogProbe, folder: Path) -> Mapping[str, float]:
     """Write a probe to the folder of its artifact.
 
-    The result is the mapping of the artifact's metrics, which is empty.
+    Returns an empty mapping, because the artifact is stored without metrics.
     """
     probe.save(folder / "probe.npz")
     return {}

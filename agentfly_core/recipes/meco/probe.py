@@ -15,7 +15,7 @@ Array = NDArray[Any]
 Method = Literal["pca", "mean_diff", "logreg"]
 GateDecision = Literal["answer", "call", "own"]
 RIDGE = 10.0
-"""The strength of the L2 penalty of the method `logreg`. Its inputs are standardised states."""
+"""The strength of the L2 penalty of the method `logreg`, for standardised hidden states."""
 FOLDS = 5
 
 
@@ -102,7 +102,10 @@ class MetaCogProbe:
         return scores
 
     def decide(self, score: float) -> GateDecision:
-        """Return the decision for a score. The decision `own` means that the model decides."""
+        """Return "answer" (at once), "call" (a tool) or "own" for a score of the probe.
+
+        "own" leaves this choice to the model.
+        """
         if score >= self.l_yes:
             return "answer"
         return "call" if score < self.l_no else "own"
@@ -151,7 +154,7 @@ class MetaCogProbe:
         return json.dumps({**facts, "l_yes": self.l_yes, "l_no": self.l_no})
 
     def save(self, file: Path) -> None:
-        """Write the probe to an .npz file. Only the scores `held_out` are not written."""
+        """Write the probe to an .npz file, without the scores `held_out`."""
         facts = np.array(self.facts)
         np.savez(file, directions=self.directions, offsets=self.offsets, facts=facts)
 

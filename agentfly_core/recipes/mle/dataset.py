@@ -1,4 +1,4 @@
-"""Competitions as problems, each with its leaderboard."""
+"""Machine-learning competitions as problems. The facts of a problem contain a leaderboard."""
 
 from collections.abc import Sequence
 from pathlib import Path

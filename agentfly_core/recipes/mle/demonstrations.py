@@ -1,4 +1,4 @@
-"""Demonstrations of pipelines, and of complete programs."""
+"""Demonstrations for machine-learning competitions: fitted pipelines, and complete programs."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The environment of a competition. Code runs in a sandbox, and answers stay in this process."""
+"""The environment of a competition. Code runs in a sandbox without the targets of the test rows."""
 
 import asyncio
 import json
@@ -38,16 +38,18 @@ class MLE(Environment):
 
         {"kind": "linear", "seed": 3, "formula": "code", "leaderboard": {"forest": 0.61, ...}}
 
-    `rank` is the best HumanRank of all submissions, computed on the private rows (see
-    `human_rank`). `rank` is 0 until a submission is better than the sample submission. `public` is
-    the best score on the public rows, or None before the first submission. Methods raise ToolError
-    for mistakes of the model, such as code that fails.
+    `rank` is the best HumanRank of all submissions: the relative place on the leaderboard, from 0
+    (last) to 1 (best), for the score on the private rows (see `human_rank`). `rank` is 0 until a
+    submission is better than the sample submission. `public` is the best score on the public rows,
+    or None before the first submission. Methods raise ToolError for mistakes of the model, such as
+    code that fails.
     """
 
     async def reset(self, problem: Problem) -> None:
         """Load the competition.
 
-        Raises KeyError for a missing fact, and ValueError for a wrong fact.
+        The facts of the problem describe the competition. Raises KeyError if a fact is missing or
+        the fact `kind` is unknown, and ValueError if a fact is invalid.
         """
         facts = problem.facts
         self.task: Competition = await asyncio.to_thread(competition_of, facts)
@@ -78,7 +80,8 @@ class MLE(Environment):
     def submit(self, submission: bytes) -> tuple[float, float]:
         """Grade a submission.
 
-        Returns its score on the public rows, and the increase of `rank`, the best HumanRank so far.
+        Returns the score of the submission on the public rows, and the increase of `rank` (the best
+        relative place on the leaderboard so far, from 0 to 1).
         """
         public, private = self.task.scores(submission)
         before, metric = self.rank, self.task.metric

@@ -1,4 +1,6 @@
-"""Finds the competition of a problem: a generated one, or a folder in MLE-Dojo's layout."""
+"""Finds the competition of a problem: generated from a seed, or read from a folder in MLE-Dojo's
+layout.
+"""
 
 import functools
 import importlib.util

@@ -1,4 +1,4 @@
-"""Generated competitions from data sets of scikit-learn and four synthetic families."""
+"""Make competitions from data sets of scikit-learn, and from four kinds of random tables."""
 
 import functools
 from collections.abc import Callable, Mapping

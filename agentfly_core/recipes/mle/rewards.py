@@ -1,4 +1,4 @@
-"""The reward of a competition."""
+"""The reward of a machine-learning competition: the place on its leaderboard."""
 
 from agentfly_core import Score, reward
 from agentfly_core.recipes.mle.environment import MLE

@@ -1,4 +1,4 @@
-"""Tools of a competition: read about it, run code, and fit pipelines of four choices."""
+"""Tools of a machine-learning competition: read about it, run code, or fit a simple pipeline."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.office`. They read only the question and the tools' results."""
+"""Demonstrations for `recipes.office`. Right answers come from the question and tools' results."""
 
 import json
 import random
@@ -20,9 +20,9 @@ UNKNOWN = "unknown"
 class Lookup:
     """A planned call of a tool: `Lookup("find", "orders", "number", takes="person")`.
 
-    In this example, the policy calls the tool `find` for the rows of the table `orders` whose
-    `number` is a known value. It then reads `person` in the first row. If `takes` is empty, it
-    reads the whole result.
+    In this example, the policy calls the tool `find` for the rows of the table `orders` with a
+    given `number`. The number comes from the question or from the lookup before. The policy then
+    reads `person` in the first row. If `takes` is empty, the policy reads the whole result.
     """
 
     tool: str
@@ -96,7 +96,7 @@ def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstr
 def understood(prompt: str) -> tuple[str, str]:
     """Parse a question. Return its kind, and the order or person in it.
 
-    Raises ValueError if the prompt does not have the form of a question of KINDS.
+    Raises ValueError if the prompt matches none of the question templates in KINDS.
     """
     kind, fields = filled(
         prompt, {kind: text for kind, (text, _) in KINDS.items()}, "recipes.office"

@@ -1,6 +1,7 @@
-"""An agent that calculates sums with a calculator. Its users start it with any model of an API:
+"""An agent that calculates sums with a calculator. Start it with a server that accepts
+any model name:
 
-OPENAI_API_KEY=... python calculator_agent.py <<< '{"prompt": "What is 41+58?"}'
+OPENAI_BASE_URL=... OPENAI_API_KEY=... python calculator_agent.py <<< '{"prompt": "What is 41+58?"}'
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Sums of three two-digit numbers, written in words, which need two steps."""
+"""Problems of two calculations with two-digit numbers, such as "17 times 50, then plus 12"."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.search`. They read only the question and search results."""
+"""Demonstrations for `recipes.search`. Correct answers come only from the search results."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Shopping lists with the names of two products. In the shop, each product has a key."""
+"""Shopping lists with the names of two products. The agent must find the products' keys."""
 
 import random
 from collections.abc import Sequence

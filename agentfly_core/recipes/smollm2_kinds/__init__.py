@@ -1,1 +1,1 @@
-"""Questions such as: which of three words is an animal?"""
+"""A recipe with questions such as "Which of these is an animal: saw, France or horse?"."""

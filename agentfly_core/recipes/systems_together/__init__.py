@@ -1,1 +1,3 @@
-"""Published systems in one experiment: masked data, a gate, forks, plans and competitions."""
+"""Five recipes in one experiment: masked pages (mask-search), a gate before tool calls (meco),
+forks of episodes (arpo), plans (tptu) and competitions (mle).
+"""

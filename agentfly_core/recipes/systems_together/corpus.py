@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 SIZES = {"train": 480, "val": 48, "test": 48}
-"""The number of firms in each split."""
+"""The number of firms (made-up companies with a two-digit code) in each split."""
 CODES = ("41", "52", "63", "74")
 CITIES = range(10, 18)
 

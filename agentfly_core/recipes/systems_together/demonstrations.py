@@ -1,4 +1,4 @@
-"""Demonstrations of codes without a search, and of searches."""
+"""Demonstrations that fill in the code of a firm, either directly or after a search."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The flow `systems_together`: rounds with a gate and a training step, then a comparison."""
+"""The flow `systems_together`: train policies, fit gates for their tool use, compare policies."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""The agent without a gate, as a program that uses OpenAI's client and a file of pages:
+"""A search agent as a program with OpenAI's client and a file of pages. The model itself decides
+when to search, because the program lacks a gate (a classifier that makes this decision):
 
 OPENAI_API_KEY=... python program.py pages.jsonl <<< '{"prompt": "Fill in: ...", "source": "0017"}'
 """
@@ -39,9 +40,10 @@ def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
 def fill(
     client: openai.OpenAI, pages: Sequence[Mapping[str, str]], problem: Mapping[str, str]
 ) -> str:
-    """Let the model answer a problem such as "Fill in: In city 17, code [mask]. ...".
+    """Let the model replace the mask in a prompt: "Fill in: In city 17, code [mask]. ...".
 
-    The model's tool calls are executed. Returns the content of the first reply without a tool call.
+    The model's calls of `search` are executed on `pages`, without the page `problem["source"]`.
+    Returns the content of the first reply without a tool call.
     """
     messages: list[Any] = [{"role": "user", "content": problem["prompt"]}]
     while True:

@@ -1,4 +1,4 @@
-"""Problems with a generated folder of files, to change by shell commands."""
+"""Problems with a generated folder of files, which the model changes by shell commands."""
 
 import random
 import tomllib
@@ -21,14 +21,13 @@ MOST_STEMS = 8
 PROMPTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text())
 """The prompt of each family (kind of task)."""
 HELD_OUT = ("sort", "join")
-"""Families that `terminal` makes only if `families` names them."""
+"""Families (kinds of tasks) that `terminal` uses only if its argument `families` names them."""
 LEARNED = tuple(family for family in PROMPTS if family not in HELD_OUT)
 
 
 Folder = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str | None]]
-"""The files of a problem by name, the fields of its prompt, and the files that change.
-
-The value of a removed file is None.
+"""Three mappings of a problem: the text of each file before the episode, the fields of the prompt,
+and the text of each file that a successful episode changes. A removed file has None as its text.
 """
 
 

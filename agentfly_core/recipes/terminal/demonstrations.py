@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.terminal`. They read only the prompt and printed text."""
+"""Demonstrations for `recipes.terminal`, made from the prompt and the output of commands."""
 
 import random
 import re
@@ -32,8 +32,8 @@ def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> P
     """A plan (generator) that returns a command for one file of the folder.
 
     The plan first yields the command `look`, such as "ls", and receives the output of this command.
-    It then returns `command` with a file name from the output instead of `{file}`. This is the
-    first name with the ending `ending`, or the first of all names if `ending` is empty.
+    It then returns `command` with a file name from the output instead of `{file}`. The file name is
+    the first name with the ending `ending`, or the first of all names if `ending` is empty.
     """
     listed = yield look.format(**fields)
     files = _ending_in(ending.format(**fields), listed) if ending else listed.split()

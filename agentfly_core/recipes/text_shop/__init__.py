@@ -1,1 +1,1 @@
-"""Purchases of one product among a thousand."""
+"""A shop in which the model finds and buys one of at least 1,000 products."""

@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.text_shop`. They read only the prompt and the pages."""
+"""Demonstrations for `recipes.text_shop`, which use only the prompt and the pages."""
 
 import random
 import re
@@ -31,16 +31,16 @@ class WantedProduct:
     limit: int
 
     def fits(self, title: str, price: int) -> bool:
-        """Whether a product with this title and price fits the wish."""
+        """Whether this title contains all `words`, and this price is at most `limit`."""
         return {*self.words.split()} <= {*title.split()} and price <= self.limit
 
 
 def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that buys the first fitting product that it finds.
 
-    The policy searches for the words of the wish. It views results with a fitting title and price
-    one after another, until a product has all wanted options. In a share `spoilt` of the episodes,
-    it makes a mistake: it buys nothing, a wrong product or a wrong option.
+    The policy searches for the words of the requested product. It views results with a fitting
+    title and price one after another, until a product has all wanted options. In a share `spoilt`
+    of the episodes, the policy makes a mistake: it buys nothing, a wrong product or a wrong option.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -64,7 +64,7 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def understood(prompt: str) -> WantedProduct:
-    """Parse the wish in a prompt. Raises ValueError for a prompt without a wish."""
+    """Parse the requested product in a prompt. Raises ValueError if the prompt names no product."""
     match = _WISH.fullmatch(prompt)
     if match is None:
         raise ValueError(f"Got the prompt {prompt!r}, expected a prompt of recipes.text_shop.")

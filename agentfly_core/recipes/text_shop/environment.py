@@ -43,9 +43,9 @@ class CatalogueProduct:
         CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23,
                          {"colour": ["red", "grey"], "size": ["tiny", "small"]})
 
-    The fields are the id, the category, the attributes, the price, and the options. There is one
-    attribute for each further list of the department in DEPARTMENTS. A buyer can choose one value
-    of each option, such as "red".
+    The fields are the id, the category, the attributes, the price, and the options. In DEPARTMENTS,
+    the first list of the product's department has the categories. The attributes are one word of
+    each other list. A buyer can choose one value of each option, such as "red".
     """
 
     id: str
@@ -128,7 +128,8 @@ class TextShop(Environment):
     async def reset(self, problem: Problem) -> None:
         """Open the shop of a problem.
 
-        Raises KeyError if a fact is missing, and TypeError for a fact of a wrong type.
+        Raises KeyError if the fact `catalogue`, or its key `seed` or `products`, is missing. Raises
+        TypeError for a value of a wrong type.
         """
         drawn = problem.facts["catalogue"]
         self.catalogue = catalogue(drawn["seed"], drawn["products"])

@@ -15,7 +15,7 @@ from agentfly_core.datasets.splitting import split_of
 from agentfly_core.recipes.textworld.environment import World
 
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
-"""The split of each tenth of all objects. A hash of the object's name determines its tenth."""
+"""The split of an object is `SPLITS[number % 10]`, where `number` is a hash of the name."""
 HELD_OUT = 8
 """The number of training worlds, divided by the number of validation worlds (or test worlds)."""
 _OBJECTIVE = re.compile(

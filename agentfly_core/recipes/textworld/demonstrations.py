@@ -1,4 +1,4 @@
-"""Demonstrations for treasure hunts of TextWorld. They read only the texts of the game."""
+"""Demonstrations for treasure hunts of TextWorld, computed only from the texts of the game."""
 
 import random
 import re

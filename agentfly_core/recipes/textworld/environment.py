@@ -101,7 +101,7 @@ class World:
         return path
 
     def machine(self) -> Any:
-        """Return a Z-machine with the loaded game. The caller must reset it first."""
+        """Return an interpreter (Z-machine) of the game. Call its `reset` before any command."""
         require_package("jericho", "textworld")
         import jericho
 
@@ -158,9 +158,9 @@ class TextWorld(Environment):
     async def reset(self, problem: Problem) -> None:
         """Begin the hunt.
 
-        Raises KeyError if a fact is missing. Raises ValueError if the description of the starting
-        room differs from the fact `seen`. This happens if the problem was prepared with a different
-        version of TextWorld.
+        Raises KeyError if `problem.facts` lacks an entry. Raises ValueError if the description of
+        the starting room differs from the fact `seen`. This happens if the problem was prepared
+        with a different version of TextWorld.
         """
         await self.close()
         facts = problem.facts

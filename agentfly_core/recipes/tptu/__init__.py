@@ -1,1 +1,1 @@
-"""Agents that plan sub-tasks with tools, and scores of these plans: TPTU (arXiv 2308.03427)."""
+"""TPTU (arXiv 2308.03427): agents that plan sub-tasks, each for one tool, and scores of plans."""

@@ -30,7 +30,8 @@ SIGNS = {"sum": "+", "difference": "-", "product": "*"}
 KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
 """The number of sub-questions of each kind of question."""
 WORLDS, PEOPLE, COMPANIES, ORDERS = 3, 8, 4, 20
-"""WORLDS is the number of further databases of a problem.
+"""WORLDS is the number of further databases of a problem. They have the same entities as the main
+database of the problem, but other values.
 
 PEOPLE, COMPANIES and ORDERS are the numbers of rows in the tables of a database.
 """
@@ -71,8 +72,8 @@ def office_plans(
 def held_out(parts: Sequence[str]) -> bool:
     """Whether a combination of sub-questions is reserved for test problems.
 
-    It is reserved if it contains a sub-question that is directly followed by the sub-question two
-    places later in PARTS. For example, PARTS has "spending" two places after "amount", so
+    Let a and b be neighbours in the combination, in this order. The combination is reserved if b is
+    two places after a in PARTS. For example, PARTS has "spending" two places after "amount", so
     ("amount", "spending") is reserved. After the last place, counting continues at the first place,
     so ("revenue", "orders") is also reserved.
     """
@@ -81,8 +82,8 @@ def held_out(parts: Sequence[str]) -> bool:
 
 
 def script(seed: int, entities: Entities) -> str:
-    """Return the SQL script of a database with these entities. `seed` determines the rest of its
-    content.
+    """Return the SQL script of a database that contains these entities. All other rows and values
+    are drawn at random with `seed`.
     """
     draw = random.Random(seed)
     firms = _more(draw, entities["companies"], companies()["train"], COMPANIES)

@@ -1,4 +1,4 @@
-"""Demonstrations of right plans. Some of the plans have a mistake."""
+"""Demonstrations of plans. A share of the plans has a deliberate mistake."""
 
 import random
 from collections.abc import Sequence

@@ -14,8 +14,9 @@ def evaluate_plans(
         [{"policy": "oracle", "episodes": 50, "unscored": 0, "planning": 1.0, ...}]
 
     `unscored` is the number of episodes without a score. These episodes are left out of the means.
-    An entry such as `planning` is the mean value of the reward with this name. Policies have the
-    form of the option `--policy` of `agentfly play`. Raises ValueError for a missing policy.
+    An entry such as `planning` is the mean value of the reward with this name. Policies are
+    written as for the option `--policy` of `agentfly play`, such as "oracle" or "run:mine@3".
+    Raises ValueError for a missing policy.
     """
     rows = list[dict[str, str | float]]()
     for policy in policies:

@@ -36,8 +36,8 @@ def parsed(text: str, earlier: int = 0) -> list[SubTask]:
     """Parse a plan. `earlier` is the number of sub-tasks that were executed before this plan.
 
     Text around the JSON list is ignored. Raises ValueError for a text without a plan, and for a
-    sub-task that depends on itself or on a later sub-task. Also raises ValueError for a sub-task
-    with a result in `inputs`, such as `{1}`, that is missing in `depends_on`.
+    sub-task that depends on itself or on a later sub-task. Also raises ValueError if `inputs` of a
+    sub-task has a result such as `{1}`, but `depends_on` lacks the result's number.
     """
     begin, end = text.find("["), text.rfind("]")
     plan = _PLAN.validate_json(text[begin : end + 1])

@@ -50,8 +50,9 @@ with open("rows.json", "w") as file:
 class PlannedEpisode(NamedTuple):
     """The planned sub-tasks of an episode, and the inputs of the tools.
 
-    - `plan`: the sub-tasks of the readable plans. The sequential agent writes several plans, and
-      executes only the first sub-task of each. So `plan` has only these first sub-tasks.
+    - `plan`: the sub-tasks of the readable plans (plans that can be parsed). The sequential agent
+      writes several plans, and executes only the first sub-task of each. So `plan` has only these
+      first sub-tasks.
     - `readable`: the number of readable plans divided by the number of all plans
     - `inputs`: the tool inputs, which the speaker "worker" wrote
     """
@@ -66,9 +67,9 @@ async def planning(team: Team) -> Score:
     """1 if the plan has the sub-tasks of the right plan (gold plan) in the same order, else 0.
 
     If the model writes several plans in an episode, the plan is collected from all of them; see
-    PlannedEpisode. If one of them is unreadable, the result is 0. The partial scores are:
+    PlannedEpisode. If one of these plans cannot be parsed, the result is 0. The partial scores are:
 
-    - `format`: 1 if each plan of the episode is readable, else 0
+    - `format`: 1 if each plan of the episode can be parsed, else 0
     - `order_lcs`: the length of the longest common subsequence of plan and gold plan, divided by
       the length of the longer plan
     - `pairs`: the F1 score of the plan's sub-tasks, compared with the sub-tasks of the gold plan in
@@ -94,11 +95,11 @@ async def planning(team: Team) -> Score:
 async def sql_accuracy(team: Team) -> Score:
     """The share of SQL sub-tasks in the right plan (gold plan) for which the model's SQL is right.
 
-    The model's SQL and the SQL of the gold plan run in three databases, but not in the database of
-    the episode. The three databases have the entities of the question, but different values. The
-    model's SQL is right if it returns the same rows as the SQL of the gold plan in each database.
-    The order of the rows does not matter. `{1}` in a statement is replaced by the result of
-    sub-task 1 in the same database.
+    The model's SQL and the SQL of the gold plan run in three further databases. These databases
+    have the entities of the question, but other values than the episode's database. The model's
+    SQL is right if it returns the same rows as the SQL of the gold plan in each of the three
+    databases. The order of the rows does not matter. `{1}` in a statement is replaced by the result
+    of sub-task 1 in the same database.
     """
     problem, played = team.trajectories[0].problem, played_by(team)
     pairs = matched(played.plan, gold_of(problem))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SETTINGS_SHOWN = 6
 LONGEST_SETTING = 40
 Curves = Mapping[str, Sequence[Curve]]
-"""For the label of each group of runs, the training curves of these runs."""
+"""The training curves of the runs of each group, by the label of the group."""
 
 
 def compared_runs(
@@ -119,8 +119,8 @@ def points(difference: Estimate) -> str:
 def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
     """Draw the success of the compared runs, and write the picture to `path`.
 
-    The picture has the training curves of the runs, and the success on the split `split` of each
-    group of runs that differ only in the seed.
+    The picture has the training curves of the runs, and the success of each group on the split
+    `split`. A group contains runs that differ only in the seed.
     """
     # pyplot is not used, because it keeps global state and may open windows
     # imported here, because it takes half a second

@@ -38,8 +38,8 @@ class TriedPolicy:
 
     - `run`, `step`: the name of the run, and the step after which this was the run's policy
     - `seed`, `data_seed`: the seeds of the run and of its data
-    - `settings`: the step and the settings of the run. Left out are both seeds, and settings that
-      may change when a run is resumed.
+    - `settings`: the step and the settings of the run, except both seeds and the settings that may
+      change when a run is resumed
     - `problems`: the digest of the file with the held-out problems
     - `goal`: the reward that decides success
     - `solved`: for each problem, the share of its episodes that are solved. Empty if the policy is
@@ -272,7 +272,8 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
     """Return the settings of each policy, with an entry for each function of the user's code.
 
     The entry compares the function with the code of the first policy: `{"code.my_shop.price":
-    "changed"}`. These entries replace the digests of the user's modules.
+    "changed"}`. For packages with recorded functions in every policy, these entries replace the
+    settings with digests of modules, such as `code.my_shop`.
     """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {

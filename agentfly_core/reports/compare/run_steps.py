@@ -1,5 +1,5 @@
-"""Show the steps of a run: their rewards, metrics of the update, held-out success, and learning
-curves in characters.
+"""Show a table of a run's steps with rewards, update metrics and held-out success. Also draw
+learning curves as lines of text.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The list shows how often the interval of a difference contains the true differen
 simulations for each row. In the simulations, the standard deviation is 20 points between problems
 and 3 points between seeds.
 
-- 1 seed in each group: 85.0 %, because one seed does not show how much seeds vary
-- 1 and 3 seeds: 94.8 %
+- 1 seed in each group: 85.0 %, because one seed does not show how much success varies with the seed
+- 1 seed in one group, and 3 seeds in the other group: 94.8 %
 - 2, 3 or 5 seeds in each group: 95.3 %, 95.5 % and 94.8 %
 """
 
@@ -22,7 +22,7 @@ from agentfly_core.records import intervals
 from agentfly_core.records.intervals import Interval, student
 
 Solved = Mapping[str, float]
-"""For the id of each problem, the share of the problem's episodes that are solved."""
+"""The share of solved episodes of each problem, by the problem's id."""
 Source = Literal["problems", "problems and seeds"]
 
 

@@ -36,8 +36,8 @@ class HeldOut:
 
     - `goal`: the share of solved episodes
     - `reward/NAME`: the mean of each reward
-    - `task/NAME`: the same value as `goal`, only for a problem of the task NAME in a mixture of
-      tasks
+    - `task/NAME`: a copy of `goal` under the name of the problem's task. This key exists only in
+      a mixture of tasks.
     - `tokens`: the mean number of sampled tokens
     - `unreadable_calls`: the share of tool calls that cannot be parsed
     - `unscored`: the share of episodes without a score; missing if it is 0

@@ -1,7 +1,6 @@
 """The night ledger: the events of an experiment's nights (nightly training runs), in order.
 
-The state of the nights is read only from the ledger. MLflow's aliases and Prefect's events are
-derived from the ledger.
+The ledger is authoritative: MLflow's aliases and Prefect's events are derived from the ledger.
 """
 
 import re
@@ -38,7 +37,9 @@ NightEvent: TypeAlias = Literal[
     "demoted",
 ]
 DECIDED: tuple[NightEvent, ...] = ("promoted", "kept", "worse", "awaits_approval", "not_approved")
-"""Events that end a night, or that leave the decision about the night's policy to a person."""
+"""Events that decide about the policy of a night (a nightly training run), or that leave this
+decision to a person.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ class Beginning:
     """The start of a night: `Beginning(Night(number=12), "f491...84", {"single": 4096}, 0,
     ["night={...}", "model=run:nightly-2026-11-20@15"])`.
 
-    - `night`: the number of the night, and its first position in the order of each task's problems
-      (see `Night`)
+    - `night`: the number of the night, and the night's first position in the order of each task's
+      problems (see `Night`)
     - `dataset`: the digest of the dataset
     - `problems`: the number of training problems of each task
     - `seed`: determines the order of problems
@@ -102,8 +103,10 @@ class Judgement:
 
 
 EntryDetails: TypeAlias = Beginning | ScoredProblems | Judgement | Champion | None
-"""The details of an event: `Beginning` if a night began, `ScoredProblems` if a night finished or
-was given up, `Judgement` if the promotion gate decided, and `Champion` if a person promoted a
+"""The details of an event of a night (a nightly training run).
+
+The type is `Beginning` if the night began, `ScoredProblems` if the night finished or was given up,
+`Judgement` if the promotion gate compared two policies, and `Champion` if a person promoted a
 policy.
 """
 
@@ -173,12 +176,12 @@ class NightHistory:
         return entries[-1] if entries else None
 
     def beginning(self, night: str) -> Beginning | None:
-        """Return the recorded plan of a night, or None if the night has not begun."""
+        """Return the recorded plan of a night (a training run), or None if no plan is recorded."""
         plans = [e.details for e in self.entries if e.night == night]
         return next((plan for plan in plans if isinstance(plan, Beginning)), None)
 
     def attempts(self, night: str) -> int:
-        """Return how often a night was begun or continued."""
+        """Return how often the training of a night was started or continued."""
         return sum(e.night == night and e.event == "began" for e in self.entries)
 
 

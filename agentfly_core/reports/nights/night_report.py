@@ -38,11 +38,13 @@ LEGEND = (
     "`|`. Lines marked `.` came after its last reply."
 )
 CHANGED = 3
-"""How many episodes with a gain in reward, and how many with a loss, a report shows at most."""
+"""The maximum number of episodes with a gain in reward that a report shows. The same maximum holds
+for episodes with a loss.
+"""
 
 
 def night_page(store: Store, night: str) -> str:
-    """Return the Markdown page of a night. The first line contains the outcome.
+    """Return the Markdown page of a night (nightly training run). The first line has the outcome.
 
     Raises ValueError if the night is unfinished, or if it was not judged. Raises FileNotFoundError
     if the night's dataset is missing.
@@ -134,7 +136,7 @@ class _StoredNight:
         return table(("sign", "at steps"), rows) if rows else "None was seen."
 
     def events(self) -> str:
-        """Return a table of the entries that the night ledger has for this night."""
+        """Return a table of this night's events, such as "began" and "promoted"."""
         rows = []
         for entry in self.history:
             why = "as above" if isinstance(entry.details, Judgement) else plain(entry.why)
@@ -170,8 +172,9 @@ def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]
 
     A pair is an episode of the challenger and one of the champion, for the same problem. The
     largest gains of the challenger come first, and then its largest losses, at most CHANGED pairs
-    of each kind. If an episode has several speakers, only the speaker that gave the answer is
-    compared. A pair is skipped if one of its two rewards is missing.
+    of each kind. If an episode has several speakers (agents), only the speaker that set the answer
+    is compared. Without an answer, this is the speaker that replied first. A pair is skipped if one
+    of its two rewards is missing.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]

@@ -1,7 +1,8 @@
 """The sequence of nights (nightly training runs).
 
 Each night, earlier nights are finished or given up. Then tonight's run is planned, trained and
-judged. A simulation can implement `NightWork` without services, so that months take seconds.
+judged. The steps that need services such as a sampler are in the protocol `NightWork`. A
+simulation can implement this protocol without services, and run months of nights in seconds.
 """
 
 import datetime
@@ -56,7 +57,7 @@ class NightWork(Protocol):
         """Prepare the dataset of the experiment, and return it."""
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace if the files of an update do not fit on the disk."""
+        """Raise NoSpace if the files of a training step of the night do not fit on the disk."""
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Start or continue the run `night` with the overrides `changes`, and train to its end."""
@@ -107,8 +108,8 @@ class Nights:
 
         Only attempts to train a night are counted, not attempts to judge it. If a night is trained
         but cannot be judged now, the next night tries to judge it. Raises Locked while another
-        process writes the night. Raises NoSpace if the disk is full. In this case, no further
-        attempt is made now, because it would fail, too.
+        process holds the lock of the night's run. Raises NoSpace if the disk is full. In this case,
+        no further attempt is made now, because it would fail, too.
         """
         begun = self.ledger.read().attempts(night)
         why = f"The night was started {begun} times, but never finished."
@@ -170,8 +171,8 @@ class Nights:
     def _begin(self, night: str) -> list[str]:
         """Record an attempt to train a night, and return the night's overrides of settings.
 
-        Raises Locked while another process writes the night, and NoSpace if the disk is full. In
-        both cases, the attempt is not recorded.
+        Raises Locked while another process holds the lock of the night's run, and NoSpace if the
+        disk is full. In both cases, the attempt is not recorded.
         """
         experiment, store = self.experiment, self.experiment.store
         refuse_if_held(store, RunLayout(night).uri)
@@ -193,17 +194,17 @@ class Nights:
 
 
 def policy_at(store: Store, run: str, step: int) -> Champion:
-    """Return the policy of a step of a run as a `Champion` object.
+    """Return the policy of a step of a run as a `Champion` object (a reference and a pointer).
 
-    This does not promote the policy.
+    The policy need not be the current champion.
     """
     return Champion(RunPolicy(run, step), policy_of(store, run, step))
 
 
 def last_policy(store: Store, run: str) -> Champion:
-    """Return the policy of the last step of a run as a `Champion` object.
+    """Return the policy of the last step of a run as a `Champion` (a reference and a pointer).
 
-    This does not promote the policy.
+    The policy need not be the current champion.
     """
     return policy_at(store, run, recorded_settings(known_run(store, run)).steps)
 
@@ -220,7 +221,7 @@ def name_of_night(store: Store, experiment: str, date: datetime.date) -> str:
 
 
 def date_of(night: str) -> datetime.date | None:
-    """Return the date in the name of a night, or None for a name without a date."""
+    """Return the date in the name of a night (a nightly training run), or None without a date."""
     with suppress(ValueError):
         return datetime.date.fromisoformat(night.removeprefix(PREFIX)[:10])
     return None

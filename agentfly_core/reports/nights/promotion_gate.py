@@ -7,7 +7,8 @@ different problems, an equal or worse policy passes in at most 5 % of the cases.
 
 If both comparisons are unbiased, a policy that equals the champion passes in 0.05 x 0.05 = 0.25 %
 of the nights. Instead of new problems, a part of the test problems may be set aside for the
-confirmation (a split). Then an equal policy passes in 0.05 x 0.20 = 1 % of the nights.
+confirmation (a split). The level of the confirmation is then 0.20 instead of 0.05, so an equal
+policy passes in 0.05 x 0.20 = 1 % of the nights.
 `python -m benchmarks.nights` measures how often a gain of 0.05 in success is still detected.
 """
 
@@ -48,8 +49,9 @@ OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
 """For each problem, the outcomes of the champion and the outcomes of the challenger."""
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Significance levels of the one-sided test of the confirmation. Only few problems are set aside in
-a split, so most true gains would fail at a level of 5 %.
+"""Significance levels of the one-sided test in the confirmation (the second comparison). The level
+for "split" is higher, because a split has few problems. At a level of 5 %, most true gains would
+fail.
 """
 
 
@@ -92,7 +94,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The comparisons of a night: `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`.
+    """The comparisons of a challenger with the champion: `Verdict((Comparison("goal", ...),
+    Comparison("tokens", ...)))`.
 
     The first comparison is the goal. The next comparisons are the guards (outcomes that must not
     get worse). The last comparison is the confirmation, if the policy was compared a second time.
@@ -141,7 +144,7 @@ def judge(
     The guards are:
 
     - each reward, and the success in each task of a mixture
-    - each part of a reward. It is left out if a policy lacks it on a problem with this reward.
+    - each part of a reward that both policies have on every problem with this reward
     - the number of tokens, unreadable calls, and unscored episodes
     - the success on each dataset in `datasets`
 
@@ -174,7 +177,7 @@ def judge(
 def compare_goal(
     champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
 ) -> Comparison:
-    """Compare both policies only in the goal, by the same rules as `judge`.
+    """Compare only the success of both policies (the outcome "goal"), by the same rules as `judge`.
 
     `name` is the name of the returned comparison. Problems without a scored episode of the champion
     are skipped. Raises ValueError if the problems or datasets of the policies differ, or if fewer

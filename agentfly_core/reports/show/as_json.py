@@ -78,8 +78,8 @@ def messages(trajectory: Trajectory) -> list[JSON]:
 
 
 def turns(trajectory: Trajectory) -> list[JSON]:
-    """Return the tokens of each turn as JSON: `[{"given": [1], "sampled": [{"tokens": [57],
-    "logprobs": [-0.1]}]}]`.
+    """Return each turn's new prompt tokens (`given`) and sampled tokens as JSON: `[{"given": [1],
+    "sampled": [{"tokens": [57], "logprobs": [-0.1]}]}]`.
     """
     return [
         {

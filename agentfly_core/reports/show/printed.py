@@ -144,8 +144,8 @@ class Twice:
 def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> list[Twice]:
     """Pair the episodes of two policies that have the same problem and the same index.
 
-    `of` is the title of the first policy's episodes. Raises ValueError if the result would be
-    empty.
+    `of` is the title of the first policy's episodes. Raises ValueError if `shown` has episodes, but
+    none of them can be paired.
     """
     there = {episode.place: episode for episode in by_episode(against.pairs)}
     matched = [Twice(one, there[one.place]) for one in shown if one.place in there]

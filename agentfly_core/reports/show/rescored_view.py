@@ -48,10 +48,10 @@ class TwiceScored:
         """Pair the old and the new reward of each episode.
 
         Greedy episodes that serve as a baseline are skipped, and so are episodes without a new
-        reward. Episodes without an old reward are also skipped if other episodes of the step have
-        one. If all episodes of a step lack an old reward, for example after an import, their old
-        rewards are nan. If an episode has several speakers, the rewards of the speaker that gave
-        the answer are used.
+        reward. An episode without an old reward is also skipped if another episode of the same step
+        has an old reward. If all episodes of a step lack an old reward, for example after an
+        import, their old rewards are nan. If an episode has several speakers, the rewards of the
+        speaker that gave the answer are used.
         """
         rows, artifacts, unscored = [], {}, dict[int, list[str]]()
         for step in steps:

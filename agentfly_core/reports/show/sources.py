@@ -1,4 +1,4 @@
-"""Read episodes of training steps, evaluations, demonstrations and plays."""
+"""Read episodes: of training steps, evaluations or demonstrations, or played without training."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -176,11 +176,10 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
 def evaluations(
     store: Store, record: RunRecord, run: str, split: str
 ) -> Callable[[int], ScoredEpisodes]:
-    """Return a function that takes a step, and reads the episodes in which the step's policy was
-    evaluated, with their scores.
+    """Return a function that reads the evaluation episodes of a step's policy, with their scores.
 
-    The policy of step 0 is the policy before step 1. The function returns an empty list if the
-    policy was not evaluated on the held-out problems `split`.
+    The function takes the number of the step. The policy of step 0 is the policy before step 1. The
+    function returns an empty list if the policy was not evaluated on the held-out problems `split`.
     """
     settings, data, played = held_out(store, record, split)
     frozen = experiment_of_run(record, store).frozen if settings.agent.frozen else {}

@@ -1,5 +1,5 @@
 """The history of an episode.
 
-It contains the replies in chronological order, the forks, and the episodes that continue from
-forks.
+The history contains the replies in chronological order, and the forks. A forked episode repeats the
+replies of its parent up to the fork, and then continues on its own.
 """

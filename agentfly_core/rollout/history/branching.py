@@ -41,8 +41,8 @@ class ForkRule:
     def forks(self, first: Sequence[float], now: Sequence[float], seed: int) -> bool:
         """Return whether to fork before a speaker's current reply.
 
-        `first` and `now` are the arguments of `probability`. With `draws`, `seed` seeds the random
-        draw.
+        `first` and `now` are the arguments of `probability`. `seed` seeds the random draw that is
+        made if the field `draws` is true.
         """
         bound = random.Random(seed).random() if self.draws else self.tau
         return self.probability(first, now) > bound

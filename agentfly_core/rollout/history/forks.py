@@ -72,8 +72,8 @@ class ForkOrigin:
     - `snapshot`: the saved states of the environments. If it is None, the environments cannot be
       restored, so the tools on the path are called again.
     - `facts`: the problem's facts at this point
-    - `before_reply`: whether the setting `rollout.branching` made the fork, before a reply. If this
-      is False, the agent made the fork with `Episode.fork`.
+    - `before_reply`: True for a fork before a reply, which the setting `rollout.branching` makes.
+      False for a fork that the agent makes with `Episode.fork`.
     """
 
     path: EpisodePath
@@ -105,18 +105,18 @@ class Repetition:
 
     @property
     def repeats(self) -> ForkOrigin | None:
-        """The `origin` of a forked episode, while the episode repeats its parent's replies.
+        """The point of the fork (`origin`), while a forked episode repeats its parent's replies.
 
-        This is None as soon as the episode has reached the point of the fork. It is always None in
-        an episode that is not a fork.
+        After the episode has reached this point, the value is None. In an episode that is not a
+        fork, the value is always None.
         """
         origin = self.origin
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Return how often tools were called since the reply at `place`, before the present call.
+        """Count a batch of tool calls after the reply at `place`. Return the index of the batch.
 
-        Tool calls that are executed together count once. The present call is counted afterwards.
+        A batch contains the tool calls that are executed together. The first batch has index 0.
         """
         self._calls[place] += 1
         return self._calls[place] - 1
@@ -124,9 +124,10 @@ class Repetition:
     def reply(self, place: EpisodePlace, prompt: str, form: str) -> Reply | None:
         """Return the recorded reply to repeat, or None if no reply is repeated.
 
-        Only a forked episode repeats replies of its parent, and only up to the fork. `prompt` and
-        `form` describe the request, as in `Reply`. Raises AsksDifferently if the parent's reply at
-        `place` is missing, or if its prompt or form differs.
+        Only a forked episode repeats replies of its parent, and only up to the fork. `prompt` is
+        the digest of the prompt. `form` is the digest of the conversation's tools and reasoning
+        mode. Raises AsksDifferently if the parent's reply at `place` is missing, or if the prompt
+        or form of that reply differs.
         """
         if not (origin := self.repeats):
             return None
@@ -180,10 +181,10 @@ class Repetition:
         return mine.forks[-1]
 
     def begins_at(self) -> ForkOrigin | None:
-        """Return the origin of a forked episode if its next reply is the first after the fork.
+        """End the repetition if the next reply is the first after the fork, and return `origin`.
 
-        In this case, the repetition of the parent ends. Otherwise the result is None. It is also
-        None if the agent made the fork with `Episode.fork`. Raises AsksDifferently if the episode
+        Otherwise, return None. For a fork that the agent made with `Episode.fork`, always return
+        None. Raises AsksDifferently if the next reply is the first after the fork, but the episode
         has not repeated all replies and tool calls of the parent.
         """
         origin = self.repeats

@@ -1,6 +1,6 @@
-"""Number the episodes that continue from forks.
+"""Number forks, i.e. episodes that continue another episode (their parent) from a certain point.
 
-Also find the turns that these episodes share with their parents.
+Also find the turns that forks share with their parents.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ class PlayedEpisode:
 
     - `record`: its trajectories
     - `timing`: its recorded times
-    - `children`: the points from which its forks continue
+    - `children`: the points of the episode from which its forks (new episodes) continue
     """
 
     spec: EpisodeSpec
@@ -35,7 +35,8 @@ def following(
 ) -> list[EpisodeSpec]:
     """Return the episodes to play after the episodes `played`: forks and spare episodes.
 
-    If an episode with spares (see `EpisodeSpec`) did not fork, its spares are played.
+    The spares of an episode are further episodes of its problem, which forks of the episode may
+    replace (see `EpisodeSpec`). If the episode did not fork, all its spares are played.
 
     `numbers` counts the forks that agents made with `Episode.fork`, and is updated. A key consists
     of the problem's id and the index of the original episode, from which the forks descend.
@@ -59,8 +60,9 @@ def following(
 def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
     """Return one episode for each fork. Without forks, return all spare episodes.
 
-    Each fork replaces a spare episode (see `EpisodeSpec`), which is then not played. The remaining
-    spares are divided among the forks, because a fork may fork again.
+    Spare episodes are further episodes of the problem (see `EpisodeSpec`). Each fork is played
+    instead of one spare. The remaining spares are divided among the forks, because a fork may fork
+    again.
     """
     if not children:
         return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]
@@ -76,8 +78,9 @@ def with_branches(
 ) -> list[Trajectory]:
     """Return all trajectories. In trajectories of forks, the field `branch` is set.
 
-    `branch` contains the id of the parent trajectory, and the number of turns that the parent and
-    the fork have in common. Without common turns, `branch` is not set.
+    A fork is an episode that continues another episode, its parent. `branch` contains the id of the
+    parent's trajectory, and the number of turns that the parent and the fork have in common.
+    Without common turns, `branch` is not set.
     """
     by_id = {one.id: one for one in trajectories}
     forks = {one.id: each.spec for each in played for one in each.record}

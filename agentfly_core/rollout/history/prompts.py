@@ -27,7 +27,8 @@ class Prompt(NamedTuple):
 class SampledReply(NamedTuple):
     """The content of a new reply. The fields have the same meaning as in `Reply`.
 
-    In a reply of a chat service, `given` and `sampled` are empty.
+    `given` (prompt tokens) and `sampled` (sampled tokens) are empty for a reply of a chat service,
+    because a chat service returns no tokens.
     """
 
     message: Message
@@ -43,8 +44,9 @@ def prompt_after(
     """Return the prompt for the next reply.
 
     The prompt has all messages up to the reply `before`, and then the messages `read`. If `before`
-    is None, it has only the messages `read`. If `before` has the same form, and the template can
-    extend its tokens, the prompt continues these tokens. Otherwise all messages are encoded again.
+    is None, the prompt has only the messages `read`. `form` determines the tools and the reasoning
+    setting of the prompt. If `before` has the same form, and the template can extend the tokens of
+    `before`, the prompt continues these tokens. Otherwise all messages are encoded again.
     """
     history = timeline.messages_of(before)
     if before is not None and before.form == form.key:

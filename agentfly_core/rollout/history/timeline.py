@@ -43,7 +43,8 @@ class Reply:
     - `message`: the text and the tool calls
     - `sampled`: the tokens with log-probabilities; empty for a reply of a chat service
     - `temperature`: the sampling temperature; None means the experiment's temperature
-    - `state`: the state keys of all environments when the reply was requested
+    - `state`: a name of the environments' state at the request for the reply, from the method
+      `Environment.state_key`
     - `prompt`: the digest of all tokens before the reply, or of the request to a chat service
     - `speaker`: the name of the speaker
     - `call`: the index of the request for this reply among all requests of the episode
@@ -53,7 +54,8 @@ class Reply:
     - `opens`: whether the reply starts a new context
     - `limit`: the limit that the reply reached, or None. At a limit, `Speaker.reply` ends the
       episode.
-    - `trained`: whether the reply is trained. Set it to False for a reply that was never delivered.
+    - `trained`: whether training uses the reply. The gateway, i.e. the HTTP server for agents, sets
+      `trained` to False if the client did not receive the reply.
     - `earned`: the rewards that the reply's tool calls returned
     - `conversation`: the key of all messages up to and including this reply
     """
@@ -89,8 +91,9 @@ class Reply:
     def alone(self) -> bool:
         """Whether the field `place` contains only the index of the reply in its conversation.
 
-        This is so in the conversation that begins with the episode's opening (its first messages).
-        Replies in other conversations, in `gather`, or to a repeated prompt have longer places.
+        The result is True for replies of the conversation that begins with the episode's first
+        messages. It is False for other conversations, for replies in `gather`, and if the same
+        prompt had an earlier reply.
         """
         return len(self.place) == 1
 
@@ -204,7 +207,7 @@ def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:
 
 @dataclass(eq=False)
 class EpisodeBranch:
-    """The replies that one coroutine of the agent can continue with its next reply.
+    """The earlier replies that the next reply of one coroutine of the agent can continue.
 
     `Episode.gather` creates one branch for each of its coroutines.
 
@@ -217,8 +220,8 @@ class EpisodeBranch:
     - `unread`: tool results that their speaker has not read, as pairs of speaker and result
     - `answers`: the answers that speakers have set, as pairs of speaker and answer
     - `parts`: the number of branches that were opened from this branch and are still open
-    - `least_call`: the smallest possible `Reply.call` of the next reply. A message from a mailbox
-      may increase this number, so that the next reply is recorded after the message.
+    - `least_call`: the smallest index that the next reply may have as `Reply.call`. A message from
+      a mailbox may increase this index, so that the next reply is recorded after the message.
     """
 
     number: tuple[int, ...] = ()
@@ -244,8 +247,9 @@ class EpisodeBranch:
     def alone(self) -> Iterator[None]:
         """Reserve this branch for the code in the `with` block.
 
-        Otherwise the order of the branch's replies would be random. Raises ValueError if the branch
-        is already reserved, or if a branch that was opened from it is still open.
+        Without the reservation, other coroutines could add replies at the same time, in a random
+        order. Raises ValueError if the branch is already reserved, or if a branch that was opened
+        from this branch is still open.
         """
         self._refuse(self._busy or self.parts > 0)
         self._busy = True
@@ -259,15 +263,15 @@ class EpisodeBranch:
 
         The new branch begins with a copy of this branch's history.
 
-        Raises ValueError while this branch is reserved (see `alone`).
+        Raises ValueError if other code has reserved this branch with `alone`.
         """
         self._refuse(self._busy)
         return self._copy(self.number, self.samples)
 
     def samples_before(self, speaker: str, prompt: str) -> int:
-        """Return the number of a speaker's earlier replies to a prompt.
+        """Return how many replies a speaker has already given to a prompt.
 
-        Later calls also count the reply for which this call is made.
+        Also increase this number by 1, for the reply that is about to be sampled.
         """
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
@@ -275,7 +279,7 @@ class EpisodeBranch:
     def longest_beginning(
         self, speaker: str, form: str, messages: Sequence[Message | Observation]
     ) -> tuple[Reply | None, int]:
-        """Find the longest earlier conversation of a speaker with which `messages` begin.
+        """Find the longest earlier conversation of a speaker that is a prefix of `messages`.
 
         Only conversations with the form `form` (see `Reply`) are compared. Return the last reply
         and the number of messages of the conversation. If no conversation matches, return None and
@@ -302,8 +306,8 @@ class EpisodeBranch:
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
     def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
-        """Store tool results for a speaker. Rewards from tools are added to the speaker's last
-        reply.
+        """Store tool results for the speaker (a role of the agent) that called the tools. Add the
+        rewards of the tools to the speaker's last reply.
         """
         self.unread += [(speaker, answer) for answer in answers]
         if own := [reply for reply in self.replies if reply.speaker == speaker]:

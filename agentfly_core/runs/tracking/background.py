@@ -13,7 +13,8 @@ LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
 
 - LOCAL: for a database without a server, in seconds
 - SERVER: for a server, in seconds
-- OUTAGE: for a server if the last call failed, as a share of the run's duration
+- OUTAGE: for a server, if the last call failed. It is a share of the run's duration: 0.03 means
+  that after 300 s of the run, the limit is 9 s. The limit is at least 1 s and at most SERVER.
 """
 
 
@@ -40,10 +41,10 @@ class Background:
             self._thread.start()
 
     def finish(self) -> None:
-        """Call `send` for the last time, and wait until it ends or a time limit passes.
+        """Call `send` for the last time. Wait until this call ends or a time limit passes.
 
-        If data is still missing in MLflow, the reason and the command that sends this data are
-        printed.
+        The limit is LOCAL, SERVER or OUTAGE. If MLflow still lacks data, the reason is printed. The
+        command that sends this data is printed too, unless MLflow would refuse the data again.
         """
         begin, limit = monotonic(), SERVER if self.place.served else LOCAL
         if self.place.served and self.error:

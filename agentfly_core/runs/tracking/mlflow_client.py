@@ -46,7 +46,7 @@ class MlflowStore:
     `MlflowStore("http://mlflow:5000", "/shop/.agentfly", "MLFLOW_TRACKING_URI")`
 
     `state` is the folder for files of this project. `why` names the setting or the environment
-    variable with the address. If neither is set, it is "the project's own store".
+    variable with the address. If neither is set, `why` is "the project's own store".
     """
 
     uri: str
@@ -280,8 +280,7 @@ class MlflowRun:
         """Log an error of the `with` block as a warning.
 
         If MLflow itself cannot be reached, an error is raised. Files and datasets are sent in such
-        a block. Metrics can therefore be sent even if MLflow's store of artifacts is full or
-        refuses access.
+        a block, so metrics are still sent if MLflow's artifact store is full or refuses access.
         """
         try:
             yield

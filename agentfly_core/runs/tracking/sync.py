@@ -1,8 +1,8 @@
 """Send a run to MLflow.
 
-The files of the run are the source, and a sync sends the entries that are missing in MLflow. A tag
-of the MLflow run has the number of the last step that was sent completely. Each metric is sent with
-the time at which its stage ended. If a metric is sent twice, MLflow therefore stores it only once.
+A sync reads the files of the run, and sends the entries that are missing in MLflow. A tag of the
+MLflow run has the number of the last step that was sent completely. Each metric is sent with the
+time at which its stage ended. If a metric is sent twice, MLflow therefore stores it only once.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
 
 
 def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> None:
-    """Send the evaluation of the policy of a step, with the evaluations in its `datasets`."""
+    """Send the metrics of an evaluation of the policy of `step`, and of `evaluation.datasets`."""
     for each in (evaluation, *evaluation.datasets.values()):
         mlflow.points(each.metrics, step, each.time_ms)
 
@@ -79,7 +79,8 @@ class _Sender:
     mlflow: MlflowRun
 
     def start(self) -> None:
-        """Send the evaluation of the start policy, and the stages before the first step.
+        """Send the dataset, the metrics of the stages before the first step, and the evaluation of
+        the start policy.
 
         Raises FileNotFoundError if a stage has not finished.
         """

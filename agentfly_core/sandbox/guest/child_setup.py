@@ -1,4 +1,4 @@
-"""Set up the child process that runs model-written code. It first drops its privileges."""
+"""Set up the child process that runs model-written code: limits, privileges and streams."""
 
 import atexit
 import os
@@ -54,7 +54,7 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
 
 
 def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
-    """Set up this process. Return an error text, or b"" on success."""
+    """Prepare this process for the code in `work`. Return an error text, or b"" on success."""
     try:
         # a process that is not dumpable cannot write its own files in /proc
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
@@ -109,7 +109,7 @@ def bound(work: Work) -> None:
 
 
 def _become(main: Path) -> None:
-    """Give the code its own modules, arguments, streams, signal handlers and random generators."""
+    """Reset modules, arguments, streams, signal handlers and random state for the file `main`."""
     atexit._clear()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentfly_core"]:

@@ -73,8 +73,8 @@ def refuse(connection: socket.socket, why: str) -> None:
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
     """Run all requests of a connection in `folder`.
 
-    A failure of the sandbox is reported over the connection, as `unavailable`. `grouped` and
-    `locked` are fields of `Work`.
+    `grouped` is whether a control group limits the memory. `locked` is whether the process is
+    isolated. A failure of the sandbox is reported over the connection, as `unavailable`.
     """
     try:
         header, blobs = protocol.read(connection.makefile("rb"))
@@ -162,8 +162,8 @@ def furnish(limits: Limits, root: Path = Path("/")) -> None:
 def _plain(folder: Path, name: str, most: int) -> bytes | None:
     """Return the content of a regular file.
 
-    Return None if the file is missing or larger than `most`. Also return None if the path contains
-    a link or leads to another kind of file.
+    Return None if the file is missing or larger than `most` bytes. Also return None if the path
+    contains a link or leads to another kind of file.
     """
     # O_NOFOLLOW checks only the last part of a path, so the parts are opened one by one. With
     # O_NONBLOCK, a FIFO does not block.

@@ -70,8 +70,9 @@ def clone(flags: int) -> int:
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
     """Mount a file system of type `kind` at the path `target`.
 
-    With the flag MS_BIND, mount the path `source` there instead. With the flag MS_PRIVATE,
-    mount nothing, and stop the exchange of later mounts at `target` with other namespaces.
+    With the flag MS_BIND, mount the path `source` at `target` instead. With the flag MS_PRIVATE,
+    mount nothing: the mount at `target` becomes private, so later mounts below it do not propagate
+    to or from other namespaces.
     """
     texts = [text.encode() or None for text in (source, target, kind)]
     _checked(_LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None), f"mount {target}")

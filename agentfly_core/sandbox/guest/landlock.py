@@ -1,4 +1,6 @@
-"""A second restriction of file access, with Landlock (see landlock(7), Linux 5.13 or later)."""
+"""Restrict file access with Landlock (see landlock(7), Linux 5.13 or later), in addition to the
+sandbox's own mount namespace.
+"""
 
 import ctypes
 import os

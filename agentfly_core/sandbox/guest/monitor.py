@@ -150,9 +150,9 @@ class Monitor:
     def _left(self) -> float:
         """The remaining seconds until the time limit.
 
-        For a kept process (`work.kept`), the limit of CPU time is also checked, because the kernel
-        cannot limit the CPU time of a single request. In this case, the result is the smaller of
-        the remaining elapsed time and the remaining CPU time.
+        If the process runs several pieces of code (`work.kept`), the limit of CPU time is also
+        checked, because the kernel cannot limit the CPU time of a single piece. In this case, the
+        result is the smaller of the remaining elapsed time and the remaining CPU time.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:
@@ -161,7 +161,7 @@ class Monitor:
 
     @property
     def _computed(self) -> float:
-        """CPU seconds that the process has used; see clock_getcpuclockid(3)."""
+        """The CPU seconds that the monitored process has used; see clock_getcpuclockid(3)."""
         return time.clock_gettime(~self.pid << 3 | 2)
 
     @property
@@ -191,8 +191,8 @@ class Monitor:
 def in_memory(content: bytes) -> int:
     """Return the file descriptor of a memory file with this content.
 
-    The file is sealed against changes. Otherwise, code could store data in the file without
-    reaching a limit.
+    The file is sealed against changes. Otherwise, the sandboxed code could store data in the file,
+    and this data might not count toward the sandbox's limits.
     """
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:

@@ -1,6 +1,6 @@
 """Run model-written code in this interpreter.
 
-This is one program, or several pieces of code that share state.
+The code is one program, or several pieces that run one after another in the same module.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""Messages between the caller and an execution: requests and results.
+"""Messages of the sandbox: a request with code to execute, and the result of this execution.
 
 A message consists of a JSON header and binary parts.
 """
@@ -108,9 +108,9 @@ class RequestHeader(TypedDict):
 
 
 class Report(TypedDict):
-    """The header of a result.
+    """The header of the message that the sandbox sends after it ran code.
 
-    It contains how the code ended, and the names of the returned files.
+    The header contains how the code ended, and the names of the returned files.
     """
 
     ended: str | None
@@ -172,7 +172,7 @@ _FILE_TOO_LARGE = "[Errno 27]"
 
 
 class Status(StrEnum):
-    """How an execution ended. `unavailable` means that the sandbox failed, not the code."""
+    """How a run of code in the sandbox ended. `unavailable` means that the sandbox failed."""
 
     OK = "ok"
     ERROR = "error"
@@ -219,8 +219,9 @@ def unavailable(why: str, backend: str) -> ExecResult:
 
 
 def judged(report: Report, blobs: Sequence[bytes], oom_kills: int, backend: str) -> ExecResult:
-    """Make the result from the report of an execution.
+    """Make the ExecResult from the message that the sandbox sent after it ran the code.
 
+    `report` is the header of the message. `blobs` has stdout, stderr and the returned files.
     `oom_kills` is the number of processes in the cgroup that the kernel killed at the memory limit.
     """
     stdout, stderr = (blob.decode(errors="replace") for blob in blobs[:2])

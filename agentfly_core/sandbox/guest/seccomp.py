@@ -1,8 +1,9 @@
 """The seccomp filter, which forbids system calls to model-written code (see seccomp(2)).
 
-Forbidden are namespaces, mounts, tracing, changing limits of other processes, bpf, io_uring,
-userfaultfd, keyrings, memory outside of all limits (System V, memfd, aio), and all sockets except
-socket pairs. With `network`, a program may also open TCP sockets.
+The filter forbids namespaces, mounts, tracing, bpf, io_uring, userfaultfd and keyrings. It also
+forbids memory that no resource limit covers (System V, memfd, aio), changes of other
+processes' limits, and all sockets except socket pairs. With `network`, a program may also open TCP
+sockets.
 """
 
 import ctypes

@@ -19,9 +19,10 @@ from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 
 DESCRIPTORS = 8
 LONGEST = 2**18
-"""The size of the buffer for a message.
+"""The size of the buffer for a message in bytes.
 
-It is larger than the limit of the socket, because the rest of a longer message would be lost.
+The buffer is larger than the largest message that the socket can send. The end of a message that
+is longer than the buffer would be lost.
 """
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS

@@ -1,4 +1,4 @@
-"""The program that is started for each execution by backends without a server.
+"""The program that sandbox backends without a fork server start for each execution.
 
 It is started as `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`. The first
 argument is the file descriptor of the connection. The second argument is the folder of the code.

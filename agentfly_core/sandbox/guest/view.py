@@ -46,7 +46,7 @@ STREAMS = {
 }
 
 FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/logs"}
-"""Links for tasks with the folder names of Harbor and terminal-bench."""
+"""Symbolic links of the sandbox, for the folder names in tasks of Harbor and terminal-bench."""
 
 
 def visible() -> list[Path]:

@@ -11,7 +11,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 
 def as_json(typed: Mapping[str, Any]) -> Mapping[str, JSON]:
-    """Return a TypedDict as a mapping of JSON values. mypy does not accept this without a cast."""
+    """Return a TypedDict as a mapping of JSON values. Without this function, mypy needs a cast."""
     return typed
 
 
@@ -65,7 +65,7 @@ def json_fault(value: object) -> str | None:
 
 
 def _other_key(value: object) -> str | None:
-    """Return a text about a key that is not a string, or None if all keys are strings.
+    """Return an error text for a key that is not a string, or None if all keys are strings.
 
     JSON would convert such a key to a string.
     """
