@@ -52,7 +52,7 @@ _IGNORED = (
     *("reasoning_effort", "verbosity", "moderation"),
 )
 _REFUSED = ("functions", "function_call", "audio", "prediction", "web_search_options")
-_POLICY_ONLY = "the experiment decides, since training uses the probabilities"
+_AS_IN_TRAINING = "replies use the experiment's temperature, as training does"
 FIELDS: Mapping[str, FieldRule] = {
     "messages": _honoured("texts, text parts, tool calls, `reasoning_content`"),
     "model": _honoured("selects the speaker; any name is accepted"),
@@ -65,7 +65,7 @@ FIELDS: Mapping[str, FieldRule] = {
     "stream_options": _honoured("`include_usage`"),
     "logprobs": _honoured("tokens as `token_id:17`, without alternatives"),
     "chat_template_kwargs": _honoured("`enable_thinking`"),
-    "temperature": FieldRule(Treatment.OVERRULED, _POLICY_ONLY),
+    "temperature": FieldRule(Treatment.OVERRULED, _AS_IN_TRAINING),
     "seed": FieldRule(Treatment.OVERRULED, "seeds depend on the episode and the prompt"),
     **dict.fromkeys(_IGNORED, FieldRule(Treatment.OVERRULED)),
     "top_p": _neutral(1),
