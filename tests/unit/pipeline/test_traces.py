@@ -102,7 +102,7 @@ def test_exported_and_imported_traces_are_equal(tmp_path: Path) -> None:
     first, *others = played(of, tmp_path / "played")
     episodes = [changed(first), *others]
     counts = export(episodes, "", tmp_path / "out")
-    assert counts == {"chats.jsonl": 32, "traces.jsonl": 32, "left out": 0}
+    assert counts == {"chats.jsonl": 32, "traces.jsonl": 32, "left out": 0, "without token ids": 0}
     play = import_traces(of, tmp_path / "out/traces.jsonl", "agentfly import")
     assert (play.episodes, play.traces, play.kept) == (32, 32, 32)
     assert stored(of, play) == episodes
