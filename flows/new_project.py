@@ -15,7 +15,9 @@ def create(folder: Path) -> list[str]:
     """
     files = template()
     if there := [name for name in files if (folder / name).exists()]:
-        raise ValueError(f"{folder} already has {', '.join(there)}. Nothing was written.")
+        raise ValueError(
+            f"{folder} already has {', '.join(there)}. Nothing was written. Choose another folder."
+        )
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

@@ -27,7 +27,8 @@ class MaxRL(PolicyGradient):
         """Compute the advantages. Raises ValueError if a reward is below 0."""
         if bool((outcomes.rewards < 0).any()):
             raise ValueError(
-                f"MaxRL needs rewards of at least 0, got {float(outcomes.rewards.min()):g}."
+                f"MaxRL needs rewards of at least 0, got {float(outcomes.rewards.min()):g}. Change "
+                "the reward, or choose another algorithm."
             )
         advantages = outcomes.compare(
             lambda own, rewards: centred(own, rewards) / (rewards.mean() + 1e-6), outcomes.rewards

@@ -42,7 +42,7 @@ class ReMax(PolicyGradient):
         if len(better) and bool(better.isnan().all()):
             raise ValueError(
                 "ReMax needs a scored greedy episode for each problem, but no greedy episode has "
-                "a score."
+                "a score. `agentfly show` prints why."
             )
         # problems without a baseline get the advantage 0, so they are skipped
         return Advantages.of(spread(better.nan_to_num(0.0), batch))

@@ -94,8 +94,8 @@ class Reward(author_part.AuthorPart):
             return observed
         if self.needs:
             return Unscored(
-                f"{self.name}: this reward needs an environment but was not computed during the "
-                "episode"
+                f"{self.name}: this reward needs an environment, but was not computed during the "
+                "episode; play new episodes with this reward"
             )
         (result,) = await self.of_records([trajectory], held, episode)
         return result
@@ -227,9 +227,9 @@ class Reward(author_part.AuthorPart):
         injection.refuse_no_score(self.what, self.function, Group in signature.lent.values())
         if signature.arguments:
             raise ValueError(
-                f"{self.what} has the parameters {', '.join(signature.arguments)}, expected only "
-                "parameters annotated with Trajectory, Team, Problem, Group or an environment. "
-                "Read other values from trajectory.problem.facts."
+                f"{self.what} has parameters of other types: {', '.join(signature.arguments)}. "
+                "Expected only parameters annotated with Trajectory, Team, Problem, Group or an "
+                "environment. Read other values from trajectory.problem.facts."
             )
         single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]
         if Group in signature.lent.values() and single:

@@ -217,10 +217,10 @@ class Settings(Section):
             if goal not in one.rewards and (goal or len(one.rewards) > 1):
                 key = task_key(name, "goal") if self.tasks else "evaluate.goal"
                 raise ValueError(
-                    f"{key}: got {goal!r}, expected the reward that decides success, one of "
-                    f"{', '.join(one.rewards) or 'none'}. A problem is solved if this reward is at "
-                    "least 1. To decide by several rewards, add a reward with weight 0 that "
-                    "combines them."
+                    f"{key}: got {goal!r}, expected the reward that decides success "
+                    f"(rewards: {', '.join(one.rewards) or 'none'}). A problem is solved if this "
+                    "reward is at least 1. To decide by several rewards, add a reward with weight "
+                    "0 that combines them."
                 )
         all_own = all(task.goal or task.rewards for task in self.tasks.values())
         if self.tasks and self.evaluate.goal and all_own:
@@ -250,8 +250,8 @@ class Settings(Section):
                 )
             if one.agent.max_model_len > self.agent.max_model_len:
                 raise ValueError(
-                    f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected at "
-                    f"most {self.agent.max_model_len}; raise agent.max_model_len"
+                    f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, but "
+                    f"agent.max_model_len is {self.agent.max_model_len}; raise the latter"
                 )
         return self
 
@@ -259,9 +259,9 @@ class Settings(Section):
     def _steps_fit(self) -> Self:
         if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
             raise ValueError(
-                f"warm_start.demonstrations: got {self.warm_start.demonstrations}, but an "
-                "experiment with `tasks` cannot imitate a file, because its chats belong to no "
-                "task. Run this warm start without `tasks`, and name that run here: model=run:NAME"
+                f"warm_start.demonstrations: got {self.warm_start.demonstrations}, but the "
+                "chats of a file belong to no task of `tasks`. Run this warm start in an "
+                "experiment without `tasks`, and start from that run: model=run:NAME"
             )
         if self.steps == 0 and self.warm_start is None and self.fork is None:
             raise ValueError(

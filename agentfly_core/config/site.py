@@ -33,7 +33,7 @@ def _without_secret(instead: str) -> AfterValidator:
     def check(uri: str) -> str:
         if redact(uri) != uri:
             raise PydanticCustomError(
-                UNSHOWN, f"it contains a secret, which would be stored with runs; {instead}"
+                UNSHOWN, f"got a URI with a secret, which would be stored with runs; {instead}"
             )
         return uri
 
@@ -212,8 +212,8 @@ class Site(Section):
             )
         if needed and self.device == "cpu":
             raise ValueError(
-                f"got offload {self.offload!r}, but with `device: cpu` no GPU memory is used that "
-                "offload could free; remove offload"
+                f"got offload {self.offload!r}, which frees only GPU memory, but the site has "
+                "`device: cpu`; remove offload"
             )
         sampler, learner = list(self.sampler_gpus), list(self.learner_gpus)
         if bool(sampler) != (self.device == "cuda") or (learner and self.device == "cpu"):

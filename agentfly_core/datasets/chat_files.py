@@ -61,7 +61,7 @@ def _replies(trace: Trace) -> Iterator[RecordedReply]:
         if not trace.ours:  # one of our policies may have replied with an empty text
             chat.checked()
         if not is_reply(chat.messages[-1]):
-            raise ValueError("a sampled message does not have the role 'assistant'")
+            raise ValueError("a sampled message must have the role 'assistant'")
         yield RecordedReply(chat.messages, call is None or any(call.trained), call)
 
 

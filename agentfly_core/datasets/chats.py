@@ -215,7 +215,7 @@ class _Written(BaseModel):
         named = [(call.id, call.function) for call in self.tool_calls or ()]
         ids = [name for name, _ in named if name]
         if twice := [name for name in ids if ids.count(name) > 1]:
-            raise ValueError(f"the id {twice[0]!r} belongs to two calls; give each another id")
+            raise ValueError(f"the id {twice[0]!r} belongs to two calls; give each call its own id")
         return {
             # calls without ids are answered in order
             name or f"#{place}": ToolCall(
@@ -270,9 +270,9 @@ def _answered(answer: _Written, waiting: dict[str, ToolCall]) -> tuple[str, str]
     key = next(iter(waiting), "") if answer.tool_call_id is None else answer.tool_call_id
     if key not in waiting:
         raise ValueError(
-            f"it answers the call {answer.tool_call_id!r}, but the calls without an answer are "
-            f"{[*waiting]}; correct tool_call_id, or put the assistant message with this call "
-            "before this message"
+            f"it answers the call {answer.tool_call_id!r}, expected a call without an answer "
+            f"({', '.join(waiting) or 'none'}); correct tool_call_id, or put the assistant message "
+            "with this call before this message"
         )
     return key, waiting.pop(key).name
 
@@ -314,8 +314,8 @@ def _fault(error: ValidationError) -> str:
     first = error.errors()[0]
     value, steps = shown(first["input"]), first["loc"]
     if not steps:
-        return f"it is {value}, expected a list of messages"
+        return f"got {value}, expected a list of messages"
     where = place(steps[1:]) or "the value"
     if first["type"] == "missing":
-        return f"message {int(steps[0]) + 1} lacks {where}: it is {value}"
+        return f"message {int(steps[0]) + 1} lacks {where}: got {value}"
     return f"message {int(steps[0]) + 1} has {where} {value}: {message_of(first)}"

@@ -26,7 +26,7 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")
     if not isinstance(row, Mapping):
-        raise ValueError(f"it is a {type(row).__name__}, expected an object")
+        raise ValueError(f"got the type {type(row).__name__}, expected an object")
     if twice := [key for key, name in columns.items() if key in row and name in row]:
         name = columns[twice[0]]
         raise ValueError(

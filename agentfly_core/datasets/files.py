@@ -159,8 +159,8 @@ def require_fields(
                 )
         if named.isdisjoint(PROMPTS):
             raise ValueError(
-                f"{source} has no field {' or '.join(PROMPTS)} in its first {FIRST} rows; its "
-                f"fields are {', '.join(sorted(named)) or 'no fields'}. Rename the field with the "
+                f"{source} has no field {' or '.join(PROMPTS)} in its first {FIRST} rows "
+                f"(fields: {', '.join(sorted(named)) or 'none'}). Rename the field with the "
                 "question: `columns: {text: question}` reads the field `text` as the question."
             )
 
@@ -199,7 +199,7 @@ def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Prob
     messages = () if opening == (Message("user", question),) else opening
     tools = None if listed is None else tuple(tool.name for tool in listed)
     if missing := [name for name in needs if row.get(name) is None]:
-        raise ValueError(f"it has no {', '.join(map(repr, missing))}")
+        raise ValueError(f"the row has no value for {', '.join(map(repr, missing))}")
     name = row.get("id")
     if name is not None and not isinstance(name, str | int):
         raise ValueError(f"the field 'id' is {shown(name)}, expected text or an integer")

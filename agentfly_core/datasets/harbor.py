@@ -106,12 +106,12 @@ def _harbor(folder: Path) -> Problem:
         raise RefusedTask(settings, f"invalid TOML: {error}") from None
     image = _section(settings, document, "environment").get("docker_image")
     if image is not None and not _BARE.fullmatch(image):
-        raise RefusedTask(settings, f"it needs the image {image}, expected one such as ubuntu")
+        raise RefusedTask(settings, f"docker_image is {image}, expected an image such as ubuntu")
     if (several := folder / "environment/docker-compose.yaml").exists():
         raise RefusedTask(several, "it needs several containers")
     script = folder / "tests/test.sh"
     if "/logs/verifier/reward.txt" not in _text(script):
-        raise RefusedTask(script, "the script writes no /logs/verifier/reward.txt")
+        raise RefusedTask(script, "the script must write /logs/verifier/reward.txt")
     seconds = _section(settings, document, "verifier").get("timeout_sec", SECONDS)
     check = _check(folder, script, _seconds(settings, seconds))
     instruction = _text(folder / "instruction.md").strip()
@@ -133,7 +133,7 @@ def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[
     """
     section = document.get(name) or {}
     if not isinstance(section, Mapping):
-        raise RefusedTask(settings, f"{name} is {section!r}, expected a section")
+        raise RefusedTask(settings, f"{name} is {section!r}, expected a mapping")
     return section
 
 
@@ -219,7 +219,8 @@ def _copied(context: Path) -> dict[str, str]:
             raise RefusedTask(dockerfile, f"{instruction}: {error}", number) from None
     size = sum(len(name.encode()) + len(text.encode()) for name, text in files.items())
     if len(files) > MOST_FILES or size > MOST_BYTES:
-        raise RefusedTask(dockerfile, f"{len(files)} files of {size} bytes are too many")
+        most = f"at most {MOST_FILES} files and {MOST_BYTES} bytes"
+        raise RefusedTask(dockerfile, f"got {len(files)} files of {size} bytes, expected {most}")
     return files
 
 
@@ -257,8 +258,8 @@ def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
         for file in _files(path):
             if file.relative_to(context).parts[0] in _HIDDEN:
                 raise ValueError(
-                    "this instruction copies the check or the solution, which the model must not "
-                    "see"
+                    "this instruction copies the tests or the solution, which the model must not "
+                    "see; copy only other files"
                 )
             name = file.relative_to(path) if path.is_dir() else path.name if into else ""
             files[str((place / name).relative_to(APP))] = _text(file)

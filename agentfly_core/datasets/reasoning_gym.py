@@ -13,6 +13,7 @@ from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rewards.reasoning_gym import created
 from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.text import counted
 
 ROUNDS = 20
 GymEntry = Mapping[str, Any]
@@ -57,8 +58,9 @@ def reasoning_gym(
                 entries.setdefault(entry["question"], entry)
         if len(entries) < size:
             raise ValueError(
-                f"data.{split} is {size}, but {dataset!r} made only {len(entries)} different "
-                f"problems in {ROUNDS} attempts; lower data.{split} or widen `config`."
+                f"data.{split} is {size}, but {dataset!r} made only "
+                f"{counted(len(entries), 'different problem')} in {ROUNDS} attempts; "
+                f"lower data.{split} or widen `config`."
             )
         seen |= entries.keys()
         splits[split] = [_problem(entry, dataset, config or {}) for entry in entries.values()]

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.text import counted
 
 T = TypeVar("T")
 
@@ -38,8 +39,8 @@ def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) ->
     """Sample `size` problems for a split. Raises ValueError if there are fewer problems."""
     if size > len(problems):
         raise ValueError(
-            f"data.{split} is {size}, but only {len(problems)} problems are left for it. Lower "
-            f"data.{split}."
+            f"data.{split} is {size}, but the data has only {counted(len(problems), 'problem')} "
+            f"for this split. Lower data.{split}."
         )
     return draw.sample(problems, size)
 

@@ -106,7 +106,7 @@ def _verifiers(row: Mapping[str, Any]) -> Trace:
     for number, node in enumerate(row["nodes"]):
         if (parent := node.get("parent")) not in (None, *range(number)):
             raise ValueError(
-                f"its node {number} has the parent {parent!r}, expected an earlier node"
+                f"node {number} of the trace has the parent {parent!r}, expected an earlier node"
             )
         before, tokens = ([], []) if parent is None else paths[parent]
         messages = [*before, _as_openai(node["message"])]

@@ -212,7 +212,7 @@ def check_place(settings: Settings, place: Site) -> None:
     on_gpu = (place.sampler, place.device) == ("vllm", "cuda")
     if settings.adapter and settings.dtype == "float32" and on_gpu:
         raise ValueError(
-            "dtype is float32, but vLLM on a GPU applies an adapter to bfloat16 only. Set "
+            "dtype is float32, but vLLM on a GPU supports an adapter only in bfloat16. Set "
             "dtype=bfloat16, or AGENTFLY_SAMPLER=transformers."
         )
     config = _config_at_hand(settings.model)
@@ -359,22 +359,22 @@ def _require_correction(use: str, update: Update, max_staleness: int, needs: Nee
         )
     if needs.corrects_sampler and update.old_logprobs == "sampler":
         raise ValueError(
-            "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss "
-            "corrects for the sampler already. Remove algorithm.correction or update.old_logprobs."
+            "algorithm.correction and update.old_logprobs=sampler both correct for the difference "
+            "between sampler and learner. Remove one of these two settings."
         )
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
             f"update.epochs x update.mini_batches is {steps}, but {use} allows only 1 optimizer "
-            "step, because its loss has no ratio to the old policy. Set both to 1, or choose "
-            f"{ratio}."
+            "step. The loss of this algorithm has no ratio to the old policy. Set both to 1, or "
+            f"choose {ratio}."
         )
     from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
     corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"
     if max_staleness and not corrected:
         raise ValueError(
             f"rollout.max_staleness is {max_staleness}, but nothing corrects for episodes of an "
-            "older policy. Either choose an algorithm.correction, such as token_tis. Or set "
+            "older policy. Choose an algorithm.correction, such as token_tis. Alternatively, set "
             f"update.old_logprobs=sampler, and choose {ratio}."
         )
 

@@ -78,8 +78,8 @@ def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     planned = record.get("planned_steps")
     if settings.update.decays and any(c.key == "steps" and c.new != planned for c in changes):
         raise ValueError(
-            f"steps is {settings.steps} but the run {name!r} was started with "
-            f"{planned or record['settings']['steps']}, and the learning rate schedule "
+            f"steps is {settings.steps}, but the run {name!r} was started with steps="
+            f"{planned or record['settings']['steps']}. The learning rate schedule "
             f"({settings.update.lr_scheduler_type}) depends on the number of steps. To train "
             f"longer, fork the run from one of its steps: `agentfly fork {name}@STEP "
             f"steps={settings.steps}`."

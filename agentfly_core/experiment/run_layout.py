@@ -203,7 +203,9 @@ def metrics_of(store: Store, step: StepLayout) -> StepMetrics:
     """Read the metrics.json of a finished step. Raises Damaged if it is missing or damaged."""
     metrics: StepMetrics | None = store.read_json(step.metrics)
     if metrics is None:
-        raise Damaged(f"{store.uri}/{step.metrics} is missing.")
+        raise Damaged(
+            f"{store.uri}/{step.metrics} is missing. Restore the file from a copy of the store."
+        )
     return metrics
 
 

@@ -127,7 +127,6 @@ def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer)
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(
-            f"{what} has tokens of the model {theirs.uri}, but training has tokens of {ours.uri}. "
-            "The tokenizers of these models differ, or a model has no tokenizer. Name a run that "
-            f"starts from {ours.uri}."
+            f"{what}: the tokenizer of {theirs.uri} differs from the tokenizer of the trained "
+            f"model {ours.uri}, or one of them is missing. Name a run that starts from {ours.uri}."
         )

@@ -68,7 +68,7 @@ class ServedPolicy:
 
     def reward(self, body: str) -> None:
         """Raise RequestRefused, because a served policy takes no rewards."""
-        raise RequestRefused("A served policy is not trained and takes no rewards.", 404)
+        raise RequestRefused("A served policy accepts no rewards, because it is not trained.", 404)
 
     async def complete(self, call: HttpCall) -> Exchange:
         """Reply to a request, and return the exchange with the replies.

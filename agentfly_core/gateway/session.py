@@ -179,7 +179,9 @@ class GatewaySession:
             if self.broken.done():
                 self.broken.result()
             if not task.done():
-                raise TimeoutError(f"The program did not end within {seconds:g} s.")
+                raise TimeoutError(
+                    f"The program did not end within {seconds:g} s. Raise agent.deadline."
+                )
             return await task
         finally:
             task.cancel()

@@ -96,7 +96,7 @@ class SamplerSession(ABC):
         """
         raise NoReply(
             f"Hidden states of the speaker {speaker!r} cannot be read: the replies come from a "
-            "function, a chat service or vLLM. Play a policy with weights, and set "
+            "function, a chat service or vLLM. Use a policy with weights, and set "
             "AGENTFLY_SAMPLER=transformers."
         )
 

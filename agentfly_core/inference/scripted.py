@@ -98,8 +98,7 @@ class Scripted(SamplerSession):
             where = tracebacks.own_line(error) or tracebacks.defined(self._policy)
             raise NoReply(
                 f"{self._called} raised an error in its reply {conversation.turn + 1} to the "
-                f"problem {conversation.problem.id!r} (chain {conversation.chain}, the number of "
-                "the episode):\n"
+                f"problem {conversation.problem.id!r} (conversation.chain: {conversation.chain}):\n"
                 f"{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
             ) from error
         if not isinstance(reply, str | Message):

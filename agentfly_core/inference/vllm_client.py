@@ -180,7 +180,7 @@ class _Shard(SamplerSession):
         if NO_LOGPROB in logprobs:
             raise ValueError(
                 "vLLM returned a token without a log-probability, because the policy's weights "
-                "are not finite."
+                "are not finite. Use an earlier policy, and lower the learning rate."
             )
         # the label is version-probe, see `load`
         version = int(self.label.partition("-")[0])

@@ -21,7 +21,7 @@ from agentfly_core.config.reference import (
 from agentfly_core.models.known import PACKAGES, refuse_adapter, require_package
 from agentfly_core.models.type_names import PreTrainedConfig, PreTrainedTokenizerBase
 from agentfly_core.system.formats.json_value import flat
-from agentfly_core.system.formats.text import fault, sentence
+from agentfly_core.system.formats.text import counted, fault, sentence
 
 ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
     Path(__file__).with_name("architectures.toml").read_text()
@@ -185,8 +185,8 @@ def require_vocabulary(
     )
     if beyond:
         raise ValueError(
-            f"The tokenizer of {where} has {len(beyond)} tokens, such as {beyond[0]!r}, whose ids "
-            f"are too large for the model's vocab_size of {size}: call "
+            f"The tokenizer of {where} has {counted(len(beyond), 'token')} with an id that is too "
+            f"large for the model's vocab_size of {size}, such as {beyond[0]!r}: call "
             "model.resize_token_embeddings(len(tokenizer))."
         )
 

@@ -111,10 +111,11 @@ class Probe:
         # `not <=`, because nan must not pass
         if not distance <= tolerance:
             raise WrongWeights(
-                f"{sampler} loaded {policy}, but computes other log-probabilities than those in "
+                f"{sampler} loaded {policy}, but its log-probabilities differ from those in "
                 f"probe.json: the median difference is {distance:.2g}, expected at most "
-                f"{tolerance:g} in {dtype}. Either {sampler} has other weights, or the "
-                f"log-probabilities are so large (mean {fmean(self.logprobs):.3g}) that rounding "
-                "errors matter. In the second case, lower update.learning_rate.",
+                f"{tolerance:g} in {dtype}. Either {sampler} did not load these weights, or "
+                "rounding errors are large, because the log-probabilities are large (mean "
+                f"{fmean(self.logprobs):.3g}). Against rounding errors, lower "
+                "update.learning_rate.",
                 distance,
             )

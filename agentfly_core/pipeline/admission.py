@@ -72,7 +72,7 @@ The number is the same in float32, and in bfloat16 with a float32 copy (arXiv 19
 class Proof:
     """The result of one check of a model.
 
-    Example: `Proof("tokenizer", True, "49152 tokens, 5 texts unchanged")`.
+    Example: `Proof("tokenizer", True, "49152 tokens, 5 texts decoded unchanged")`.
     """
 
     name: str
@@ -195,7 +195,7 @@ def _tokenizer(candidate: Candidate) -> str:
     for text in TEXTS:
         if (back := tokenizer.decode(list(encoder.encode(text)))) != text:
             raise ValueError(f"The tokenizer decodes the tokens of {text!r} as {back!r}.")
-    return f"{len(tokenizer)} tokens, {len(TEXTS)} texts unchanged"
+    return f"{len(tokenizer)} tokens, {len(TEXTS)} texts decoded unchanged"
 
 
 def _chat_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
@@ -324,8 +324,8 @@ def _memory(candidate: Candidate) -> str:
     learner = count * LEARNER_BYTES
     sampler = count * getattr(torch, candidate.dtype).itemsize
     return (
-        f"{count / 1e6:,.1f} M parameters: learner {learner / 2**30:.1f} GiB and its activations, "
-        f"sampler {sampler / 2**30:.1f} GiB and its cache"
+        f"{count / 1e6:,.1f} M parameters; the learner needs {learner / 2**30:.1f} GiB plus "
+        f"activations, the sampler needs {sampler / 2**30:.1f} GiB plus its cache"
     )
 
 
@@ -363,5 +363,8 @@ def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
     distance = float(distances.max() if candidate.dtype == "float32" else distances.median())
     # `not <=`, because nan must not pass
     if not distance <= limit:
-        raise ValueError(f"Log-probabilities differ by {distance:.2g}, expected {limit:g} or less.")
+        raise ValueError(
+            f"Log-probabilities differ from the reference computation by {distance:.2g}, expected "
+            f"{limit:g} or less."
+        )
     return f"log-probabilities differ by {distance:.1e}"

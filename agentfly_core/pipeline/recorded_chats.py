@@ -241,14 +241,14 @@ class ChatPlayer:
             is_name = not (tool.description or tool.parameters)
             if tool.name in own and not is_name and tool != own[tool.name].schema:
                 raise ValueError(
-                    f"it lists the tool {tool.name!r} with a description or parameters that "
+                    f"the row lists the tool {tool.name!r} with a description or parameters that "
                     "differ from the experiment's tool of this name; list only the name, or "
                     "remove the tool from `tools` of the experiment"
                 )
             if tool.name not in own and is_name:
                 raise ValueError(
-                    f"it lists the tool {tool.name!r}, which the experiment does not have (tools: "
-                    f"{', '.join(own) or 'none'}). List one of these tools, or give this tool a "
+                    f"the row lists the tool {tool.name!r}, which the experiment does not have "
+                    f"(tools: {', '.join(own) or 'none'}). Remove this tool, or give this tool a "
                     f"schema with parameters.{did_you_mean(tool.name, [*own])}"
                 )
         names = [tool.name for tool in listed]
@@ -256,8 +256,8 @@ class ChatPlayer:
         called = [call.name for m in messages for call in getattr(m, "calls", ())]
         if unknown := [name for name in called if name not in names]:
             raise ValueError(
-                f"it calls the tool {unknown[0]!r}, but its tools are "
-                f"{', '.join(names) or 'none'}: add the tool to `tools` of the experiment or of "
+                f"the row calls the tool {unknown[0]!r}, which is not one of the row's tools "
+                f"({', '.join(names) or 'none'}): add the tool to `tools` of the experiment or of "
                 "the row"
             )
         return [own[tool.name].schema if tool.name in own else tool for tool in listed]

@@ -98,8 +98,7 @@ def kept_for_others(store: Store, run: str) -> Kept:
         except ValueError as fault:
             # a run that is damaged, or that another version wrote, must not stop this run
             logger.warning(
-                "%s The policies that the run %s needs are unknown, so the run %s may remove some "
-                "of these policies.",
+                "%s It is unknown which policies the run %s needs, so the run %s may remove them.",
                 fault,
                 name,
                 run,

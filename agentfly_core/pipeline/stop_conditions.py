@@ -155,10 +155,10 @@ def warnings(
     }
     if fatal := [f"{text} (health.{name})" for name, text in texts.items() if raised[name].stop]:
         raise GateClosed(
-            f"The run is stopped: {'; '.join(fatal)}. The run's newest policy is complete. Read "
-            "the episodes with `agentfly show`. To continue the run, change the bound or "
-            "remove `stop` in the health settings above. Then start training again with --run and "
-            "the run's name."
+            f"The run is stopped: {'; '.join(fatal)}. The newest policy of the run is complete. "
+            "Read the episodes with `agentfly show`. To continue the run, change `above` or "
+            "`below`, or remove `stop`, in the settings in parentheses. Then start training again "
+            "with --run and the run's name."
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
     return [texts[name] for name in raised if math.log2(lasted[name]).is_integer()]

@@ -67,9 +67,9 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
     if len(bad) > data.tolerate_bad_rows:
         first = sentence("; ".join(map(str, bad[:5])))
         raise ValueError(
-            f"{len(bad)} rows of the data cannot be used (tolerated: {data.tolerate_bad_rows}). "
-            f"The first: {first} All are listed in {quarantine}. Correct the rows, or raise "
-            "data.tolerate_bad_rows."
+            f"{counted(len(bad), 'row')} of the data cannot be used (tolerated: "
+            f"{data.tolerate_bad_rows}). The first: {first} The file {quarantine} lists all of "
+            "them. Correct the rows, or raise data.tolerate_bad_rows."
         )
     splits = problems_of(data, built)
     for split, problems in splits.items():
@@ -133,8 +133,8 @@ def problems_of(
         # bad rows count as problems, repeated rows do not
         if returned > expected or len(usable) < expected:
             raise ValueError(
-                f"{data.use} returned {returned} problems for {name}, expected {expected}: set "
-                f"data.{name}={returned}, or return a BadRow for each bad row."
+                f"{data.use} returned {counted(returned, 'problem')} for {name}, expected "
+                f"{expected}: set data.{name}={returned}, or return a BadRow for each bad row."
             )
     return splits
 
@@ -220,7 +220,7 @@ def shards_of_split(data: Path, name: str, episodes: int, shard: int) -> int:
 
 def _problem_fault(row: object, data: Data) -> str | None:
     if not isinstance(row, Problem):
-        return f"it is {shown(row)} ({type(row).__name__}), expected Problem(id, prompt, facts)"
+        return f"got {shown(row)} ({type(row).__name__}), expected Problem(id, prompt, facts)"
     for name, text in (("id", row.id), ("prompt", row.prompt)):
         if not isinstance(text, str):
             return f"its {name} is {shown(text)} ({type(text).__name__}), expected text"
@@ -236,10 +236,7 @@ def _problem_fault(row: object, data: Data) -> str | None:
     questions = [m.content for m in row.messages if isinstance(m, Message) and m.role == "user"]
     # rewards and reports read only the prompt
     if row.messages and questions[-1:] != [row.prompt]:
-        return (
-            f"its prompt is {shown(row.prompt)}, expected the text of the last user message in "
-            "its messages"
-        )
+        return f"its prompt is {shown(row.prompt)}, expected the text of its last user message"
     if not isinstance(row.facts, Mapping):
         kind = type(row.facts).__name__
         return f"its facts are {shown(row.facts)} ({kind}), expected a dict with text as keys"

@@ -39,8 +39,8 @@ def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
         )
     if status and os.waitstatus_to_exitcode(status) == NOT_BEGUN:
         raise RuntimeError(
-            "the process that compares answers could not be started, because its limits cannot be "
-            "set"
+            "the process that compares answers could not be started, because its CPU time and "
+            "memory could not be limited"
         )
     return float(_RESULT.unpack(result)[0]) if result else None
 

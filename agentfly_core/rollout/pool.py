@@ -19,7 +19,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats import tracebacks
-from agentfly_core.system.formats.text import fault, shown, warn_once
+from agentfly_core.system.formats.text import counted, fault, shown, warn_once
 
 CLOSE_SECONDS = 30.0
 COUNTS = ("started", "closed", "expired", "starts_failed", "resets_failed", "closes_failed")
@@ -154,9 +154,9 @@ class Pool:
         self._places = deque([None] * len(self._places))
         if problems := [one.problem.id for one in self._alive if one.problem]:
             raise RuntimeError(
-                f"{self._kind.__name__}: {len(problems)} environments are still in use by "
-                "episodes, so they are not closed. The problems of these episodes: "
-                f"{', '.join(problems)}."
+                f"{self._kind.__name__}: not all environments could be closed, because episodes "
+                f"still use {counted(len(problems), 'environment')}. The problems of these "
+                f"episodes: {', '.join(problems)}."
             )
 
     def metrics(self) -> dict[str, float]:

@@ -321,9 +321,9 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
         return
     name = f"Ending.{ending.name}"
     spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
-    speakers = f" of the speaker that answers ({', '.join(spoke)})" if spoke else ""
+    speakers = f" of {' or '.join(spoke)}" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
-    raise BadEnding(f"{agent} returned {name} {NO_ANSWER}; first call {call}{speakers}")
+    raise BadEnding(f"{agent} returned {name} {NO_ANSWER} (before that, call {call}{speakers})")
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:

@@ -176,7 +176,7 @@ def decoder_of(store: Store, artifact: Pointer) -> Decode:
     """
     written = store.part(artifact, "tokenizer.json")
     if written is None:
-        raise ValueError(f"{artifact.uri} lacks tokenizer.json, so its tokens cannot be decoded.")
+        raise ValueError(f"{artifact.uri} lacks tokenizer.json, so tokens cannot be decoded.")
     return decode_with(Tokenizer.from_str(json.dumps(written)))
 
 

@@ -167,7 +167,7 @@ class Lease:
         try:
             return _read(content, tag)
         except ValueError as fault:
-            logger.warning("%s is damaged (%s): its owner is unknown.", self.address, fault)
+            logger.warning("Lock %s is damaged (%s): its owner is unknown.", self.address, fault)
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:

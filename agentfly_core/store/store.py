@@ -183,8 +183,8 @@ class Store:
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
             raise ValueError(
-                f"{pointer.uri} in {self.uri} lacks {', '.join(stripped)}, which was removed to "
-                "save space."
+                f"{pointer.uri} in {self.uri} lacks {', '.join(stripped)}. Weights of old policies "
+                "are removed to save space. Use a later step."
             )
         return folder
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from agentfly_core.system import gpus, hardware
+from agentfly_core.system.formats.text import counted
 from agentfly_core.system.process import Owner
 
 PAUSE = 0.25
@@ -77,8 +78,9 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
         seen = os.environ.get(hardware.VISIBLE)
         why = "" if seen is None else f" ({hardware.VISIBLE}={seen})"
         raise ValueError(
-            f"GPU {missing[0]} (the first is 0) does not exist: this process sees {len(names)} "
-            f"GPUs{why}. Change sampler_gpus and learner_gpus, or use fewer ranks."
+            f"GPU {missing[0]} (the first is 0) does not exist: this process sees "
+            f"{counted(len(names), 'GPU')}{why}. Change sampler_gpus and learner_gpus, or "
+            "use fewer ranks."
         )
     return [
         Device(f"GPU {number}", (Path(locks, f"agentfly-{names[number]}.lock"),))

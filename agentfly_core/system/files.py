@@ -171,7 +171,7 @@ def disk_fault(error: BaseException, path: Path | None = None) -> str | None:
     if reason and failed.errno in REFUSED and own:
         return (
             f"{where}: {reason}. Change the permissions, or run the command in a folder that you "
-            "may write."
+            "can write to."
         )
     return f"{where}: {reason}" if failed.errno is not None and not own else None
 

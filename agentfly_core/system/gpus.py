@@ -30,7 +30,8 @@ def seen() -> list[str]:
     if done.returncode:
         raise ValueError(
             f"The site has `device: cuda`, but this machine's GPUs cannot be listed: "
-            f"{done.stderr.strip()} Check nvidia-smi, or choose another --site."
+            f"{done.stderr.strip() or f'exit status {done.returncode}.'} Check nvidia-smi, or "
+            "choose another --site."
         )
     return done.stdout.split()
 

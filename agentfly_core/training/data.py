@@ -23,6 +23,7 @@ from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscore
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.outcomes import Outcomes, earned, outcomes
 from agentfly_core.system.formats import hashing
+from agentfly_core.system.formats.text import counted
 from agentfly_core.training.job import UpdateJob
 
 
@@ -56,7 +57,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
         by_id = {score.trajectory_id: score for score in read_scores(Path(job.scores))}
         if missing := [t.id for t in own if t.id not in by_id]:
             raise ValueError(
-                f"{job.scores} lacks the scores of {len(missing)} trajectories, such as "
+                f"{job.scores} lacks the scores of {counted(len(missing), 'trajectory')}, such as "
                 f"{missing[0]}."
             )
         scores = {

@@ -187,8 +187,8 @@ def read_state(engine: DeepSpeedEngine, label: str, folder: Path) -> None:
                 as_policy, weight.to(parameter.dtype).float()
             ):
                 raise ValueError(
-                    f"The learner state {folder} belongs to another policy: the weights {name} "
-                    "differ."
+                    f"The learner state in {folder} belongs to another policy: its weights {name} "
+                    "differ from those of the start policy."
                 )
             distributed.put(
                 engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS}

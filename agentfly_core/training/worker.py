@@ -117,9 +117,9 @@ class Worker:
             return self.engine
         if job.learner is None and not job.start.startswith(jobs.FRESH):
             raise ValueError(
-                f"The learner has the state {self.label!r} in memory, not {job.start!r}, and the "
-                f"job has no saved state. First repeat the updates that lead to {job.start!r}. "
-                f"A job needs no state only if its start has the prefix {jobs.FRESH!r}."
+                f"The update starts from the state {job.start!r}, but the learner has "
+                f"{self.label!r} in memory, and the job has no saved state. First repeat the "
+                f"updates that lead to {job.start!r}."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)

@@ -136,8 +136,8 @@ def init(folder: Annotated[Path, Parameter(name="DIR")], /) -> None:
     """
     files = create(folder)
     print(
-        f"{folder} was created with {', '.join(files)}. Read its README.md. Then run, in this "
-        "folder:"
+        f"{folder} was created with {', '.join(files)}. Read its README.md. Then run this command "
+        f"in {folder}:"
     )
     print("agentfly train market")
 

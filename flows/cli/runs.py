@@ -5,7 +5,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agentfly_core.runs import listing
-from agentfly_core.system.formats.text import counted
 from flows.cli.arguments import AsJson, StoreArg
 from flows.local.terminal import output
 from flows.store import store_at
@@ -32,6 +31,6 @@ def list_runs(
     everything = listing.listed(store)
     runs = listing.ordered(listing.only(everything, filters), sort)
     if everything and not runs and not as_json:
-        print(f"None of {counted(len(everything), 'run')} matches {' and '.join(filters)}.")
+        print(f"No run matches {' and '.join(filters)} (runs in the store: {len(everything)}).")
     else:
         output(lambda: listing.as_json(runs), lambda: listing.view(runs, store), as_json)

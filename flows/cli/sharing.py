@@ -60,7 +60,7 @@ def export(
         print(f"{folder}: {', '.join(f'{n} {what}' for what, n in written.items() if n)}")
         return
     exports.export(store_at(store_uri), policy, folder)
-    print(f"{folder} holds {policy}; its README.md shows how to load it.")
+    print(f"{policy} is in {folder}; the README.md there shows how to load it.")
 
 
 def push(run: RunArg, /, *, remote: RemoteUri = "", store_uri: StoreArg = "") -> None:

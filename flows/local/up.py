@@ -138,7 +138,7 @@ def show_status(place: MlflowStore) -> int:
     }
     for line, health in works.items():
         print(line, "works" if health else "DOES NOT WORK")
-    print(f"Sign in  {USER}:{shown(place.state)} (in MLflow enter the two in their own fields)")
+    print(f"Sign in  {USER}:{shown(place.state)} (USER:PASSWORD; MLflow has a field for each)")
     print(f"Log      {place.state / LOG}\n{TO_END}", flush=True)
     return 0 if all(works.values()) else 1
 
@@ -306,7 +306,7 @@ def serve(place: MlflowStore, ports: tuple[int, int]) -> int:
             services = start(place, ports, stack)
             if SYSTEMD.is_dir():
                 path = shlex.quote(str(write_unit(Path.cwd(), ports)))
-                print(f"At each boot: systemctl --user enable --now {path}")
+                print(f"To run `agentfly up` at each boot: systemctl --user enable --now {path}")
             show_status(place)
             while True:
                 time.sleep(LOOK_SECONDS)

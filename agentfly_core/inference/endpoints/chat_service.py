@@ -21,7 +21,7 @@ from agentfly_core.store.store import Store
 from agentfly_core.system.formats import strict_json
 from agentfly_core.system.formats.hashing import digest
 from agentfly_core.system.formats.json_value import JSON, as_json, map_strings
-from agentfly_core.system.formats.text import clip, fault, redact
+from agentfly_core.system.formats.text import clip, counted, fault, redact
 
 PASSING = (408, 409, 425, 429)
 """HTTP status codes that are retried. All codes of 500 or more are retried, too."""
@@ -118,8 +118,8 @@ class ChatClient:
                 if attempt + 1 < settings.attempts:
                     await asyncio.sleep(min(self.service.pause * 2**attempt, LONGEST_PAUSE))
         raise ServiceFailure(
-            f"The endpoint {self.service.name!r} gave no answer in {settings.attempts} attempts: "
-            f"{failure}"
+            f"The endpoint {self.service.name!r} gave no answer in "
+            f"{counted(settings.attempts, 'attempt')}: {failure}"
         )
 
     async def _stored(self, key: str) -> JSON:

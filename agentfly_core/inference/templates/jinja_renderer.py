@@ -100,7 +100,7 @@ class JinjaRenderer:
         for place, pair in enumerate(pairs):
             if pair[0] != pair[1]:
                 own, other = (self._tokenizer.convert_ids_to_tokens(token) for token in pair)
-                return f"token {place} is {own!r}, served {other!r}"
+                return f"token {place} is {own!r} in training, {other!r} on a chat server"
         return ""
 
     def render(

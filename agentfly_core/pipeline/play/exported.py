@@ -31,7 +31,8 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
     mine = [t for t in trajectories if t.turns]
     mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]
     if not mine:
-        raise ValueError(f"There is no episode with a reply of {speaker or 'the policy'}.")
+        who = f"the speaker {speaker!r}" if speaker else "the trained policy"
+        raise ValueError(f"No episode has a reply of {who}. Choose another --speaker.")
     if folder.exists():
         raise ValueError(f"The folder {folder} already exists; remove it, or name a new folder.")
     conversations = [(t, one) for t in mine for one in conversations_of(t)]

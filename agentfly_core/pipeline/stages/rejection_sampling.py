@@ -26,7 +26,10 @@ def scored_steps(store: Store, run: str, last: int) -> list[Artifact]:
     steps = list[Artifact]()
     for step in range(1, last + 1):
         if (scored := store.get(step_layout(store, run, step).scored)) is None:
-            raise ValueError(f"The run {run!r} has no scores of step {step} in {store.uri}.")
+            raise ValueError(
+                f"warm_start.demonstrations: the run {run!r} has no scores of step {step} in "
+                f"{store.uri}. Name an earlier step, or another run."
+            )
         steps.append(scored)
     return steps
 

@@ -232,8 +232,8 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
     """Raise ValueError if an author's files were edited after the main process had read them."""
     if edited := [name for name, digest in setup.code.items() if code.get(name) != digest]:
         raise ValueError(
-            f"{', '.join(edited)} was edited while the command was running. Undo the edit, or "
-            "start the command again."
+            f"Files were edited while the command was running: {', '.join(edited)}. Undo the "
+            "edits, or start the command again."
         )
 
 

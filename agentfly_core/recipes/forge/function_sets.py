@@ -76,7 +76,7 @@ def functions(digest: str, folder: str = "functions") -> list[Any]:
     if (own := digest_of(made)) != digest:
         raise ValueError(
             f"{path} was changed: its digest is now {own}. Restore the file, or rename it to "
-            f"{own}.json and set `digest` to this name."
+            f"{own}.json and set `digest` to {own}."
         )
     return tools_of(made)
 

@@ -168,8 +168,8 @@ class TextWorld(Environment):
         self._machine = await asyncio.to_thread(world.machine)
         if (seen := self._begin()) != facts["seen"]:
             raise ValueError(
-                f"{world} begins with {seen!r}, expected {facts['seen']!r}. Prepare the problems "
-                "again, with this version of textworld."
+                f"The hunt in {world} starts at {seen!r}, expected {facts['seen']!r}. Prepare the "
+                "problems again, with this version of textworld."
             )
 
     def do(self, command: str) -> str:

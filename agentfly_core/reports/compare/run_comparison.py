@@ -315,8 +315,8 @@ def _common(policies: Sequence[TriedPolicy]) -> list[str]:
     common = [problem for problem in first if all(problem in other for other in others)]
     if len(common) < 2:
         raise ValueError(
-            f"Every policy has a scored episode for only {counted(len(common), 'problem')}, but "
-            "the comparison needs at least 2 problems. Evaluate the policies on the same problems."
+            f"Problems with a scored episode of every policy: {len(common)}, expected at least 2. "
+            "Evaluate the policies on the same problems."
         )
     return common
 
@@ -339,7 +339,7 @@ def require_comparable(policies: Sequence[TriedPolicy]) -> None:
             data = [key for key in keys if key.startswith("data.")] or ["seed"]
             raise ValueError(
                 f"{first.name} and {other.name} cannot be compared: they were evaluated on "
-                f"different problems ({', '.join(data)} differs). Use the same data. For runs "
+                f"different problems (because of {', '.join(data)}). Use the same data. For runs "
                 "with several seeds, set the same data.seed, as `agentfly sweep` does."
             )
         for earlier in policies[:number]:

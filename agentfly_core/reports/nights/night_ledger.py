@@ -78,7 +78,7 @@ class Beginning:
         places = []
         for name, size in self.problems.items():
             place, of_task = self.night.of(name), "" if name == SINGLE else f" of {name}"
-            places.append(f"problem {place.problem} of {size} of epoch {place.epoch}{of_task}")
+            places.append(f"problem {place.problem} of {size} in epoch {place.epoch}{of_task}")
         return f"Night {self.night.number} begins at {', '.join(places)}."
 
 

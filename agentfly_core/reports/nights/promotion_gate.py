@@ -86,9 +86,9 @@ class Comparison:
 
     def __str__(self) -> str:
         return (
-            f"{self.name} {self.challenger:.4g} instead of {self.champion:.4g} on "
-            f"{self.problems:,} problems, difference {self.difference:+.3f} with lower bound "
-            f"{self.bound:+.3f}, which must be above {0.0 - self.margin:g}"
+            f"{self.name} {self.challenger:.4g} (champion {self.champion:.4g}) on "
+            f"{self.problems:,} problems, difference {self.difference:+.3f}, lower bound "
+            f"{self.bound:+.3f} (must be above {0.0 - self.margin:g})"
         )
 
 
@@ -112,7 +112,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The reason: "Better: goal 0.913 instead of 0.871 on 998 problems, difference +0.042
+        """The reason: "Better: goal 0.913 (champion 0.871) on 998 problems, difference +0.042
         ...".
         """
         if failed := [one for one in self.comparisons if not one.held]:
@@ -247,7 +247,7 @@ def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, floa
     if unknown := [name for name in settings.reward_margins if name not in whole]:
         raise ValueError(
             f"promotion.reward_margins: got {unknown[0]!r}, expected a reward that is computed "
-            f"for every held-out problem, such as {', '.join(whole)}."
+            f"for every held-out problem (such rewards: {', '.join(whole) or 'none'})."
         )
     rewards = {**dict.fromkeys(whole, settings.rewards), **settings.reward_margins}
     margins = {f"{REWARD}{name}": margin for name, margin in rewards.items()}

@@ -36,8 +36,8 @@ def value_of(content: bytes, where: str) -> dict[str, JSON]:
             raise ValueError("checksum mismatch")
         if (schema := fields.get("schema")) != SCHEMA:
             raise ValueError(
-                f"it has schema {schema!r:.40}, expected {SCHEMA}: read it with the version of "
-                "AgentFly that wrote it"
+                f"the schema is {schema!r:.40}, expected {SCHEMA}; read the file with the version "
+                "of AgentFly that wrote it"
             )
         file_shapes.check(where, unsealed)
     except (ValueError, RecursionError) as error:

@@ -42,7 +42,7 @@ def test_a_bad_row_is_refused_by_number_and_quarantined(tmp_path: Path, lives: L
     message, ending = end.printed.splitlines()
     assert ending.endswith("flow.log. The same command fails again until this error is corrected.")
     assert message.startswith(
-        "agentfly: 1 rows of the data cannot be used (tolerated: 0). The first: rows.jsonl, row 13:"
+        "agentfly: 1 row of the data cannot be used (tolerated: 0). The first: rows.jsonl, row 13:"
     )
     assert json.loads((tmp_path / "quarantine/tiny.json").read_text())[0].startswith(
         "rows.jsonl, row 13:"

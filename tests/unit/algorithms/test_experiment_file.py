@@ -74,7 +74,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
         ),
         (
             ["algorithm={use: grpo, correction: token_tis}", "update.old_logprobs=sampler"],
-            "the ratio of the loss corrects for the sampler already",
+            "both correct for the difference between sampler and learner",
         ),
         (
             ["algorithm={use: remax, policy_loss: reinforce}", "update.old_logprobs=sampler"],

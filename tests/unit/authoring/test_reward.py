@@ -169,7 +169,7 @@ def test_a_reward_that_asks_for_anything_else_is_refused() -> None:
     def graded(trajectory: Trajectory, answer: str) -> float:
         return 1.0
 
-    with pytest.raises(ValueError, match=r"parameters answer, .* trajectory\.problem\.facts"):
+    with pytest.raises(ValueError, match=r"types: answer\. .* trajectory\.problem\.facts"):
         _ = graded.needs
 
 
@@ -249,7 +249,8 @@ async def test_a_reward_observed_in_the_episode_comes_from_the_record() -> None:
 async def test_a_reward_that_was_not_observed_is_missing_and_not_zero() -> None:
     (missing,) = await score([played()], {sees: 1.0})
     assert missing.reward == Unscored(
-        "sees: this reward needs an environment but was not computed during the episode"
+        "sees: this reward needs an environment, but was not computed during the episode; play new "
+        "episodes with this reward"
     )
     (failed,) = await score([played(sees=Unscored("sees: KeyError: 'x'"))], {sees: 1.0})
     assert failed.reward == Unscored("sees: KeyError: 'x'")

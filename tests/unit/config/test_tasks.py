@@ -90,7 +90,7 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
     [
         (
             {"shop": {**BUYING, "agent": {"max_model_len": 4000}}},
-            "tasks.shop.agent.max_model_len: got 4000, expected at most 2000; raise agent.",
+            "tasks.shop.agent.max_model_len: got 4000, but agent.max_model_len is 2000",
         ),
         (
             {"shop": {**BUYING, "weight": 0.1}},

@@ -130,10 +130,10 @@ def test_the_same_question_after_other_messages_is_another_problem(tmp_path: Pat
 @pytest.mark.parametrize(
     ("messages", "fault"),
     [
-        ([], "it is [], expected a list of messages"),
+        ([], "got [], expected a list of messages"),
         (["1+1?"], "message 1 has the value '1+1?': Input should be a valid dictionary"),
         ([{**USER, "role": "bot"}], "message 1 has role 'bot': Input should be 'system', 'user'"),
-        ([{"content": "1+1?"}], "message 1 lacks role: it is {'content': '1+1?'}"),
+        ([{"content": "1+1?"}], "message 1 lacks role: got {'content': '1+1?'}"),
         ([{"role": "user"}], "message 1 has the role 'user' and is empty; add content"),
         ([USER, {"role": "assistant", "content": " "}, USER], "message 2 has the role 'assistant'"),
         ([{**USER, "content": [{"image": "x"}]}], "expected parts of the type 'text'; training"),
@@ -141,7 +141,7 @@ def test_the_same_question_after_other_messages_is_another_problem(tmp_path: Pat
         ([SAID, USER], "message 1 has the role 'assistant', but no user message comes before it"),
         ([USER, SAID, SAID], "message 3 has the role 'assistant' after another"),
         ([USER, CALLS, USER], "message 3: the calls of add, say are not answered yet"),
-        ([USER, ANSWERS[0]], "message 2: it answers the call 'b', but the calls without"),
+        ([USER, ANSWERS[0]], "message 2: it answers the call 'b', expected"),
         (json.dumps([USER])[:-1], "it is a text, but not JSON"),
         ("[{'role': 'user'}]", "it is a text, but not JSON"),
     ],

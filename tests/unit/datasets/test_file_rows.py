@@ -45,7 +45,7 @@ def test_table_rows_are_numbered_like_a_spreadsheet(tmp_path: Path) -> None:
             "the row has none of the fields prompt, question, instruction, problem, messages, "
             "conversations",
         ),
-        BadRow("sums.csv", 5, "it has no 'answer'"),
+        BadRow("sums.csv", 5, "the row has no value for 'answer'"),
     ]
 
 

@@ -71,7 +71,7 @@ def test_without_an_id_the_prompt_is_the_id(tmp_path: Path) -> None:
         ({"question": 3}, "the field 'question' is 3, expected text or messages"),
         ({"question": " "}, "the field 'question' is ' ', expected text or messages"),
         ({"question": "Q", "id": 1.5}, "the field 'id' is 1.5, expected text or an integer"),
-        (["Q"], "it is a list, expected an object"),
+        (["Q"], "got the type list, expected an object"),
         (
             {"question": "What is 0+1?", "id": "a"},
             "row 1 has the same id 'a': give each row an id of its own",
@@ -99,9 +99,9 @@ def test_a_missing_field_is_refused_before_the_first_episode(
     path = str(json_lines(tmp_path / "rows", rows))
     built = files(0, 6, 2, 3, train_file=path, needs=("answer", "unit"))
     faults = {row.row: row.fault for row in built["train"] if isinstance(row, BadRow)}
-    assert faults[11] == "it has no 'answer'"
-    assert faults[12] == "it has no 'answer', 'unit'"
-    assert faults[13] == "it has no 'unit'"
+    assert faults[11] == "the row has no value for 'answer'"
+    assert faults[12] == "the row has no value for 'answer', 'unit'"
+    assert faults[13] == "the row has no value for 'unit'"
     assert len(files(0, 6, 2, 3, train_file=path, needs=("answer",))["train"]) == 6 + 2
 
 

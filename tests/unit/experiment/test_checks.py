@@ -258,9 +258,7 @@ def test_a_missing_file_or_question_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"data: .* file .*sums.jsonl \(looked in"):
         checks.check_inputs(settings_of_file(path))
     path.write_text('{"Question": "1+1?"}')
-    message = (
-        "or problem or messages or conversations in its first 100 rows; its fields are Question. "
-    )
+    message = r"or messages or conversations in its first 100 rows \(fields: Question\)\. Rename"
     with pytest.raises(ValueError, match=message):
         checks.check_inputs(settings_of_file(path))
 

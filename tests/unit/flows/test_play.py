@@ -337,5 +337,5 @@ def test_exported_episodes_are_imported_as_they_were(
     assert "play:atlas-2, traces.jsonl on a file: 6 episodes" in capsys.readouterr().out
     assert main(["export", "play:atlas-1", "out", "--episodes"]) == 2
     assert main(["export", "play:atlas-1", "none", "--episodes", "--speaker", "critic"]) == 2
-    assert "no episode with a reply of critic" in capsys.readouterr().err
+    assert "No episode has a reply of the speaker 'critic'" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

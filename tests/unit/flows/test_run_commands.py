@@ -37,7 +37,7 @@ def test_runs_are_filtered_and_sorted(store: Store, capsys: pytest.CaptureFixtur
     assert names(capsys, "--sort", "time") == ["two", "one"]
     assert names(capsys, "--filter", "seed=1", "--filter", "state=stopped") == ["two"]
     assert main(["list", "--filter", "three"]) == 0
-    assert capsys.readouterr().out == "None of 2 runs matches three.\n"
+    assert capsys.readouterr().out == "No run matches three (runs in the store: 2).\n"
 
 
 def test_listing_runs_loads_no_heavy_package(store: Store) -> None:

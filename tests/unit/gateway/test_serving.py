@@ -179,7 +179,7 @@ async def test_clients_choose_speakers_and_need_the_key():
         assert (await ask(as_critic, [user("x")])).choices[0].message.content == "  99 "
         with pytest.raises(openai.AuthenticationError, match="Bearer KEY"):
             await ask(client.with_options(api_key="none"), [user("x")])
-        with pytest.raises(openai.NotFoundError, match="takes no rewards"):
+        with pytest.raises(openai.NotFoundError, match="accepts no rewards"):
             await client.post("/reward", cast_to=object, body={"value": 1})
 
 

@@ -78,7 +78,7 @@ def test_episodes_of_a_problem_have_different_answers(
     ("answer", "settings", "message"),
     [
         ((400, {}, b"unknown field"), {}, "'sage' refuses a request: 400 unknown field"),
-        ((500, {}, b"on fire"), {}, "'sage' gave no answer in 1 attempts: 500 on fire"),
+        ((500, {}, b"on fire"), {}, "'sage' gave no answer in 1 attempt: 500 on fire"),
         (completion("Oslo"), {"max_requests": 2}, "endpoints.sage.max_requests"),
         (
             completion("Oslo"),

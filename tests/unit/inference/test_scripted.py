@@ -91,7 +91,7 @@ async def test_an_error_in_a_policy_has_its_file_and_line() -> None:
     first, place, code, *_, fault, where = str(caught.value).splitlines()
     assert [first, place, code, fault, where] == [
         f"The policy {__name__}:coloured raised an error in its reply 1 to the problem "
-        "'add-41-58' (chain 0, the number of the episode):",
+        "'add-41-58' (conversation.chain: 0):",
         f'  File "{__file__}", line {line}, in coloured',
         '    return str(conversation.problem.facts["colour"])',
         "KeyError: 'colour'",

@@ -128,7 +128,7 @@ DEFECTS = [
     (two_saves, "model: .* remove the older files"),
     (
         tokens_added,
-        r"model: .* 1 tokens, such as '<tool>', whose ids are too large for .* vocab_size of \d+",
+        r"model: .* 1 token with .* too large for .* vocab_size of \d+, such as '<tool>'",
     ),
     (huge, "The log-probabilities of .* are not finite"),
     (encoder_decoder, "model: .* expected a causal language model"),

@@ -111,7 +111,7 @@ def test_a_learner_that_computes_otherwise_is_refused(
     tried = proofs(saved("qwen3", nano, tmp_path / "model"), tmp_path)
     refused = [name for name, proof in tried.items() if not proof.passed]
     assert refused == ["learner, rows", "learner, shared prefixes", "sampler transformers"]
-    assert "differ by 0.01, expected 0.0001" in tried["learner, rows"].detail
+    assert "by 0.01, expected 0.0001" in tried["learner, rows"].detail
 
 
 def test_a_run_refuses_a_model_that_its_learner_computes_otherwise(
@@ -121,5 +121,5 @@ def test_a_run_refuses_a_model_that_its_learner_computes_otherwise(
     monkeypatch.setattr(PrefixTrees, "within", lambda trees, window: trees.attends)
     base_model(experiment(tmp_path / "full", model=model))
     windowed = saved("gemma3", nano, tmp_path / "windowed")
-    with pytest.raises(ValueError, match="Log-probabilities differ by"):
+    with pytest.raises(ValueError, match="Log-probabilities differ from"):
         base_model(experiment(tmp_path / "other", model=windowed))

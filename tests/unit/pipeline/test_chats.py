@@ -194,8 +194,8 @@ USER = CHAT[0]
         ({"messages": CHAT, "output": "2"}, "'messages' and 'output' could each be the chat"),
         ({"messages": [USER]}, "the field 'messages' lacks an assistant message"),
         ({"prompt": "1+1?", "output": ""}, "the field 'output' is '', expected text or messages"),
-        ({"messages": CHAT, "tools": ["answer"]}, "it calls the tool 'calculator', but its tools"),
-        ({"messages": CHAT, "tools": ["ask"]}, "it lists the tool 'ask', which the experiment"),
+        ({"messages": CHAT, "tools": ["answer"]}, "the row calls the tool 'calculator', which"),
+        ({"messages": CHAT, "tools": ["ask"]}, "the row lists the tool 'ask', which"),
         (
             {"prompt": "1+1?", "output": "2<|im_end|>2"},
             "contains the special token '<|im_end|>' in its text",

@@ -172,4 +172,5 @@ def test_a_missing_policy_and_an_existing_folder_are_refused(
         assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.glob("*policy*")] == []
     assert main(["export", "mine@3", "policy", "--store", str(store.root)]) == 0
-    assert capsys.readouterr().out == ("policy holds mine@3; its README.md shows how to load it.\n")
+    shown = "mine@3 is in policy; the README.md there shows how to load it.\n"
+    assert capsys.readouterr().out == shown

@@ -55,7 +55,7 @@ def test_the_splits_are_written_and_read_back(tmp_path):
 def test_a_bad_row_is_refused_by_number_and_quarantined(tmp_path):
     with pytest.raises(
         ValueError,
-        match=r"1 rows .* \(tolerated: 0\).*train.jsonl, row 17: field 'question' is missing",
+        match=r"1 row .* \(tolerated: 0\).*train.jsonl, row 17: field 'question' is missing",
     ):
         prepare(tmp_path, "dirty")
     assert json.loads((tmp_path / "quarantine.json").read_text()) == [str(BAD[0])]
@@ -172,7 +172,7 @@ def with_row(row):
         (replace(SUM, prompt="\ud800"), "its prompt has a character that UTF-8 does not allow"),
         (
             ("add-1-1", "What is 1+1?"),
-            r"train\[3\]: it is \('add-1-1', 'What is 1\+1\?'\) \(tuple\), expected Problem\(",
+            r"train\[3\]: got \('add-1-1', 'What is 1\+1\?'\) \(tuple\), expected Problem\(",
         ),
     ],
 )

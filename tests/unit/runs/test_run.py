@@ -257,7 +257,7 @@ def test_steps_cannot_change_where_the_learning_rate_needs_them(tmp_path):
         with opened(here(steps), "demo"):
             pass
     with (
-        pytest.raises(ValueError, match=r"steps is 4 but .* with 3, .*agentfly fork demo@STEP"),
+        pytest.raises(ValueError, match=r"steps is 4, but .* steps=3\. .*agentfly fork demo@STEP"),
         opened(here(4), "demo"),
     ):
         pass

@@ -46,7 +46,7 @@ def test_an_error_of_a_read_only_folder_has_the_remedy() -> None:
     error = OSError(errno.EROFS, "Read-only file system", "/srv/shop/.agentfly")
     assert message(error) == (
         "/srv/shop/.agentfly: Read-only file system. Change the permissions, or run the command "
-        "in a folder that you may write."
+        "in a folder that you can write to."
     )
 
 

@@ -81,7 +81,7 @@ def test_other_problems_cannot_be_compared(store: Store) -> None:
     finished(store, "two", "1111", "data.test=4")
     message = (
         r"one@2 and two@2 cannot be compared: they were evaluated on different problems "
-        r"\(data\.test differs\)\. Use the same data\. .*data\.seed, as `agentfly sweep`"
+        r"\(because of data\.test\)\. Use the same data\. .*data\.seed, as `agentfly sweep`"
     )
     with pytest.raises(ValueError, match=message):
         comparison(store, "one", "two")

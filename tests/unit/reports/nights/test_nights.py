@@ -83,8 +83,8 @@ def test_each_task_of_a_mixture_continues_after_its_problems(experiment: Experim
         for event in ("began", "finished")
     )
     assert [entry.why for entry in began] == [
-        "Night 1 begins at problem 0 of 6 of epoch 0 of sums, problem 0 of 3 of epoch 0 of shop.",
-        "Night 2 begins at problem 4 of 6 of epoch 0 of sums, problem 2 of 3 of epoch 0 of shop.",
+        "Night 1 begins at problem 0 of 6 in epoch 0 of sums, problem 0 of 3 in epoch 0 of shop.",
+        "Night 2 begins at problem 4 of 6 in epoch 0 of sums, problem 2 of 3 in epoch 0 of shop.",
     ]
     assert finished[0].details == ScoredProblems({"sums": 4, "shop": 2})
     begins = beginning(mixture.store, nights(work).ledger.read(), work.data, 0, "champion")

@@ -51,8 +51,8 @@ def test_a_better_policy_that_passes_the_guards_is_promoted() -> None:
         "unscored",
     ]
     assert verdict.why == (
-        "Better: goal 0.9 instead of 0.85 on 1,000 problems, difference +0.050 with lower "
-        "bound +0.037, which must be above 0; no guard is violated."
+        "Better: goal 0.9 (champion 0.85) on 1,000 problems, difference +0.050, lower bound +0.037 "
+        "(must be above 0); no guard is violated."
     )
 
 
@@ -98,8 +98,8 @@ def test_a_policy_is_not_better_than_itself() -> None:
     verdict = judge(held(850), held(850), DEFAULT)
     assert failed(verdict) == ["goal"]
     assert verdict.why.startswith(
-        "Not promoted: goal 0.85 instead of 0.85 on 1,000 problems, difference +0.000 with "
-        "lower bound -0.004"
+        "Not promoted: goal 0.85 (champion 0.85) on 1,000 problems, difference +0.000, lower bound "
+        "-0.004"
     )
 
 
@@ -241,9 +241,9 @@ def test_a_margin_of_a_missing_reward_is_refused() -> None:
 def test_a_win_without_confirmation_is_not_a_promotion() -> None:
     verdict = judge(held(850), held(900), DEFAULT)
     lost = verdict.confirmed(compare_goal(held(850), held(849), "confirmation", 0.05))
-    assert not lost.promoted and "Not promoted: confirmation 0.849 instead of 0.85" in lost.why
+    assert not lost.promoted and "Not promoted: confirmation 0.849 (champion 0.85)" in lost.why
     won = verdict.confirmed(compare_goal(held(850), held(890), "confirmation", 0.05))
-    assert won.promoted and "confirmation 0.89 instead of 0.85" in won.why
+    assert won.promoted and "confirmation 0.89 (champion 0.85)" in won.why
 
 
 @pytest.fixture(scope="module")

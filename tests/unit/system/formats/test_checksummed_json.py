@@ -47,7 +47,7 @@ def test_every_changed_bit_is_refused_with_the_file_name() -> None:
         (b"[" * 100_000, "not valid JSON"),
         (text(sealed(POINTER) | {"digest": "1d3e"}), "checksum mismatch"),
         (text(POINTER), "checksum mismatch"),
-        (other_schema(7), "it has schema 7, expected 1: read it with the version"),
+        (other_schema(7), "the schema is 7, expected 1; read the file"),
     ],
 )
 def test_damage_of_any_kind_is_named_with_its_file(content: bytes, fault: str) -> None:
