@@ -178,7 +178,7 @@ def test_stages_of_another_version_are_refused_with_a_remedy(tmp_path):
     with opened(here, "demo"):
         record = here.store.read_json("runs/demo/run.json")
         here.store.write_json("runs/demo/run.json", record | {"stages": {"rollout": 0}})
-    with pytest.raises(ValueError, match="'rollout': 0.*--new"), opened(here, "demo"):
+    with pytest.raises(ValueError, match=r"'rollout': 0.*--new"), opened(here, "demo"):
         pass
 
 
