@@ -201,8 +201,8 @@ def _require_weights(engine: DeepSpeedEngine, stored: Set[str], folder: Path) ->
     for name, _ in _parameters(engine):
         if f"{name}/weight" not in stored:
             raise ValueError(
-                f"{folder} lacks the weights {name}, because the run of this learner state "
-                "trained another adapter or critic. Start with a fresh optimizer: set "
+                f"The learner state in {folder} lacks the weights {name}, because its run trained "
+                "another adapter or critic. Start with a fresh optimizer: set "
                 "fork.optimizer_state=fresh in a fork, otherwise update.optimizer_state=fresh."
             )
 

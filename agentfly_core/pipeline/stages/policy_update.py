@@ -245,7 +245,7 @@ def label_of(run: Run, step: int) -> str:
     start = run.store.resolve(run.start).key
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
-            f"update.optimizer_state is parent, but the start policy {run.start.uri} has no "
+            f"update.optimizer_state is 'parent', but the start policy {run.start.uri} has no "
             "learner state. Set `model` to the last step of a run in this store and remove "
             "warm_start, or set update.optimizer_state to fresh."
         )
