@@ -1,8 +1,9 @@
 """AgentFly: reinforcement learning of language-model agents, as a pipeline.
 
 This module has the names for authors of tools, rewards, environments, datasets and agents, and for
-scripts that use the pipeline. `agentfly_core.rl` has the names for algorithms, and
-`agentfly_core.sandbox` has the names for running code. Each name is imported at its first use.
+scripts that use the pipeline. Each name of this module is imported at its first use.
+`agentfly_core.rl` has the names for algorithms, and `agentfly_core.sandbox` has the names for
+running code.
 """
 
 TYPE_CHECKING = False  # what typing's is; processes that import little need no typing

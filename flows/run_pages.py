@@ -1,4 +1,6 @@
-"""Publish reports of runs and nights (nightly training runs) in Prefect and MLflow."""
+"""Publish reports of runs and nights (nightly training runs) in Prefect and MLflow, with links
+between Prefect flow runs and MLflow runs.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -86,7 +88,8 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
 
 
 def report_night(ledger: NightLedger, site: Site, night: str) -> None:
-    """Publish the report of a night (nightly training run) after the decision about its policy.
+    """Publish the report of a night (nightly training run) after the comparison of its policy with
+    the champion.
 
     The report is written to these places:
 

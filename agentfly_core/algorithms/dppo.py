@@ -10,6 +10,10 @@ from agentfly_core.rl import policy_loss as losses
 
 @dataclass(frozen=True, kw_only=True)
 class DPPO(GRPO):
-    """GRPO with the loss `dppo_tv`. A token's loss is 0 if its probability changed too much."""
+    """GRPO with the policy loss `dppo_tv`.
+
+    The loss of a token is 0 if its advantage is above 0 and its probability has increased too much.
+    The loss is also 0 if the advantage is 0 or less and the probability has decreased too much.
+    """
 
     policy_loss: losses.PolicyLoss = losses.DPPO()

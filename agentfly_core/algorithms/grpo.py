@@ -1,6 +1,6 @@
 """Group relative policy optimisation (GRPO, arXiv 2402.03300).
 
-By default, the loss is the mean over all sampled tokens of the step, as in DAPO.
+By default, the loss is the mean over all sampled tokens of an optimizer step, as in DAPO.
 """
 
 from dataclasses import dataclass

@@ -44,8 +44,8 @@ class PPO(PolicyGradient):
     def needs(self) -> Needs:
         """The requirements of PPO.
 
-        PPO needs a critic. Rows of the batch in which all advantages are 0 are kept, because they
-        still train the critic.
+        PPO needs a critic. Rows of the batch in which all advantages are 0 also have a gradient,
+        because they still train the critic.
         """
         needs = replace(super().needs, critic=self.critic, critic_rate=self.critic_rate)
         return replace(

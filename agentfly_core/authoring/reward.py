@@ -110,9 +110,9 @@ class Reward(author_part.AuthorPart):
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
         problem. Otherwise, it has only one trajectory. `held` has calls that have already blocked
-        the event loop once. If this reward's call for the episode is in `held`, the reward is not
-        called and the scores are Unscored. `episode` contains the trajectories of all speakers, for
-        a parameter of type Team.
+        the event loop once. If this reward's call for the episode of the first trajectory is in
+        `held`, the reward is not called and the scores are Unscored. `episode` contains the
+        trajectories of all speakers, for a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
@@ -264,8 +264,8 @@ def reward(
     the annotation Trajectory, Team, Problem, Group or an environment class, and gets an object of
     this type. A Team contains the trajectories of all speakers of the episode. A reward with an
     environment runs at the end of the episode. All other rewards run later, on the stored episodes.
-    A Group contains all episodes of a problem. A reward with a Group returns a list with one score
-    for each of these episodes.
+    A Group contains all episodes of a problem, without FAILED episodes. A reward with a Group
+    returns a list with one score for each of these episodes.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:

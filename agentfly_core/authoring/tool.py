@@ -62,11 +62,13 @@ class StepResult:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tool(author_part.AuthorPart):
-    """A function that a model can call, made by `@tool`. The other fields are in AuthorPart.
+    """A function that a model can call, made by `@tool`.
 
-    The model reads a text result unchanged, and any other result as JSON. Results without a text
-    form, such as pictures, raise ServiceFailure.
+    The base class AuthorPart describes further fields. The model reads a text result unchanged, and
+    any other result as JSON. Results without a text form, such as pictures, raise ServiceFailure.
 
+    - `description`: the tool's description for the model. None means the text of the docstring,
+      without sections such as Args.
     - `max_chars`: the length to which a result is shortened. Bytes of UTF-8 are counted, in spite
       of the name.
     - `parallel`: whether several calls of the tool in one reply run concurrently

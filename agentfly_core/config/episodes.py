@@ -137,7 +137,7 @@ class Rollout(Section):
 
     @property
     def beginnings_of_shard(self) -> int:
-        """The smallest number of episodes in a shard (batch) that are sampled from prompts.
+        """The smallest number of episodes in a full shard (batch) that are sampled from prompts.
 
         The shard's other episodes can be forks. With forks, all episodes of a problem are in the
         same shard. Without forks, the result is `shard`.

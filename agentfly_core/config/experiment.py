@@ -390,7 +390,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the seed of step 7: `(seed, 7)`, or `(seed, "night", 3, 7)` in nightly run 3."""
+        """Return the seed inputs: for step 7 `(seed, 7)`, in night 3 `(seed, "night", 3, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

@@ -344,8 +344,8 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 class Nano(Section):
     """The tokenizer of `model: nano`. It is learned from training problems and demonstrations.
 
-    Digits and words are tokenized separately from the text around them. Texts that match a regular
-    expression in `atoms` are, too: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
+    Digits and most words are tokenized separately from the text around them. Texts that match a
+    regular expression in `atoms` are, too: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
     """
 
     atoms: tuple[str, ...] = ()

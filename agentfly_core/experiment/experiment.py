@@ -101,7 +101,8 @@ class Experiment:
         `experiment.with_agent(use="program", command=["python", "my_agent.py"])`.
 
         Fields of `AgentPart`, such as `max_turns`, keep their old values if `settings` does not set
-        them. The settings of the old agent's own class are removed.
+        them. The exception is `use`: if `settings` does not set it, the new agent is the default
+        agent. The settings of the old agent's own class are removed.
         """
         part = self.settings.agent
         limits = part.model_dump(include={*type(part).model_fields} - {"use"})

@@ -1,6 +1,6 @@
 """The memory of a policy: a folder of files that agents can read during episodes.
 
-In each step, the function at the import path `agent.remembers` makes a new folder.
+In each step, the function at the import path `agent.remembers` fills a new folder.
 """
 
 from pathlib import Path

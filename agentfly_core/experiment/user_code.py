@@ -37,7 +37,9 @@ Code = Mapping[str, Mapping[str, str]]
 `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`."""
 PROGRAM_MODULE = PROGRAM.partition(":")[0]
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "memory", "update")
-"""Stages whose cache keys depend on the user's own modules."""
+"""The stages for which `Settings.code` may have digests of the user's own modules. Cache keys cover
+these digests.
+"""
 BEFORE_STEPS = ("prepare", "demonstrate")
 """Stages that a run does not repeat after its first step."""
 

@@ -55,7 +55,7 @@ class _Session(SamplerSession):
         """Return a reply of the service.
 
         Raises ServiceLost if all attempts of the request fail. Raises NoReply if the service
-        refuses the request, or if the command's budget of requests and tokens is spent.
+        refuses the request, or if the command's budget of requests or tokens is spent.
         """
         conversation, params = request.conversation, request.params
         limits = params.temperature, params.max_tokens, params.stop

@@ -76,7 +76,7 @@ def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
 
 def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:
     """Raise ValueError if the policy is an adapter with another rank, alpha or targets than the
-    setting `adapter`.
+    setting `adapter`, or if the policy is an adapter and the setting is None.
     """
     own = shape_of(store, policy)
     if own and own != adapter:

@@ -28,7 +28,7 @@ ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
 )
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 MASKED = {"full_attention", "sliding_attention"}
-"""Types of layers whose attention accepts any attention mask. Prefix sharing needs such masks."""
+"""Types of layers whose attention accepts any attention mask. Prefix sharing needs such layers."""
 UNSTEADY = {"longrope", "dynamic"}
 """RoPE types whose frequencies change if a row is longer than in pretraining. In transformers, the
 longest row of a batch determines the frequencies of all its rows.

@@ -1,5 +1,5 @@
 """Export a policy as a directory for other programs. The directory contains a README. If the chat
-template of the training is a Jinja template, the directory contains this template, too.
+template of the training is available as a Jinja template, the directory contains it, too.
 """
 
 import json

@@ -60,7 +60,8 @@ QUARANTINE = Path("quarantine")
 def dataset(experiment: Experiment) -> Artifact:
     """Return the dataset with its three splits. Make the dataset if it is not in the store.
 
-    Raises ValueError if the dataset function returns invalid data, such as too many bad rows.
+    Raises ValueError if a setting of the dataset function is wrong, or if the function returns
+    invalid data, such as too many bad rows.
     """
 
     def make(folder: Path) -> Mapping[str, float]:
@@ -202,7 +203,8 @@ def policy_named(
     If `named` is empty, return the last policy of the experiment's run. In references such as
     `run:demo@0`, step 0 means the policy before step 1. The reference "base" means the model or
     policy from which the experiment starts. The function `model` makes the model if `named` is a
-    model with weights, or if `named` is "base" and the experiment starts from a model.
+    model with weights. It also makes the model if `named` is "base" and the experiment does not
+    start from the policy of a run.
 
     Raises ValueError if the policy is missing, or if it is a function, such as "oracle".
     """

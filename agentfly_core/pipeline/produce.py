@@ -38,7 +38,8 @@ def find(store: Store, target: ArtifactKey) -> Reused | None:
 def publish(store: Store, target: ArtifactKey, make: Make) -> Artifact:
     """Publish the folder that `make` fills.
 
-    The file `metrics.json` in this folder has the metrics that `make` returns, and the run time.
+    The file `metrics.json` in this folder has the metrics that `make` returns, the duration of
+    `make` in seconds, and the time of its end.
     """
     with store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= make(folder)

@@ -93,9 +93,9 @@ def score(
 
     Scores in `before` (an earlier round) and in `ready` are reused. With `rollout.refills`, a step
     may have several rounds: if all episodes of a problem have equal rewards, the next round plays a
-    new problem instead. The scores after each round are a separate artifact, and `round` is the
-    number of the round: 1, 2, .... The final scores of the step have the `round` 0. `what` is the
-    name of the stage in logs.
+    new problem instead. The scores after each round, except the last allowed round, are a separate
+    artifact. Then `round` is the number of the round: 1, 2, .... The final scores of the step have
+    the `round` 0. `what` is the name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -113,7 +113,8 @@ def check_rewards(
 ) -> None:
     """Check the scores of demonstrations that were played on trial before a warm start.
 
-    Raises GateClosed if the share of demonstrations without a reward is above `unscored`.
+    Raises GateClosed if more than two demonstrations lack a reward, and their share is above
+    `unscored`. Demonstrations with the ending FAILED do not count as lacking a reward.
     """
     try:
         stop_if_unscored(episodes, scores, unscored)

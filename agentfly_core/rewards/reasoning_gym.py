@@ -68,7 +68,9 @@ def reasoning_gym(trajectory: Trajectory) -> Score:
 def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
     """Create a dataset of reasoning-gym.
 
-    `sizes` has the dataset's settings `seed` and `size`. `config` has all other settings.
+    `sizes` has the dataset's settings `seed` and `size`. `config` has all other settings. Settings
+    that are missing have reasoning-gym's default values.
+
     Raises ValueError for an unknown name, for a wrong configuration, and for a dataset in which one
     answer solves all problems.
     """

@@ -1,5 +1,5 @@
-"""The settings of an episode, the models that reply for untrained roles, and the exceptions that
-end an episode.
+"""The settings of an episode, the policies and chat services that reply for untrained roles, and
+the exceptions that end an episode.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class EpisodeSpec:
     - `chain`: the index of the episode among the `chains` episodes of its problem in this step.
       Forks that agents make with `Episode.fork` have indices from `chains` on.
     - `spares`: further episodes of the problem, for `rollout.branching`. Each fork of this episode
-      replaces one spare, and gets the spare's `chain`. All other spares are played as ordinary
-      episodes.
+      replaces one spare, and gets the spare's `chain`. The forks get the remaining spares, and may
+      fork again. Spares that no fork replaces are played as ordinary episodes.
     - `blamed`: maps the ids of episodes that killed a worker process to errors. These episodes are
       not played again.
     - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
@@ -364,8 +364,9 @@ class EpisodeRules:
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
         """Return the error for a prompt of `tokens` tokens, which leaves no room for a reply.
 
-        The error is PromptTooLong for the first prompt of the episode's main speaker (`is_main`).
-        The error is EpisodeOver for any other prompt.
+        The error is PromptTooLong if the main speaker (`is_main`) reads exactly the messages that
+        `opening` returns. The error is EpisodeOver for any other prompt, for example for a first
+        prompt with a text from the `reset` of an environment.
         """
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)

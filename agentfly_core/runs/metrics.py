@@ -57,8 +57,9 @@ def rollout_metrics(
     - `success`: the share of scored episodes in which the reward named `goal` is 1 or more
     - `tokens_per_second`: the number of sampled tokens divided by the seconds in which at least one
       episode was played
-    - `zero_spread_groups`: the share of problems with the same reward in all scored episodes.
-      If there are several speakers (agents), each speaker must have the same reward in all of them.
+    - `zero_spread_groups`: the share of problems with the same reward in all scored episodes. If
+      several speakers (agents) are trained, each of them must have the same reward in all of these
+      episodes.
     - `avg_bad_calls`: unreadable calls, plus calls of tools that are not in `tools`
     - `tool_calls/NAME`, `tool_errors/NAME`: computed only for tools in `tools`, because a model may
       invent names

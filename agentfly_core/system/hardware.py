@@ -50,8 +50,9 @@ def slots(hostfile: str) -> dict[str, int]:
 def visible(gpus: Sequence[int]) -> list[str]:
     """Return the names of GPUs in CUDA_VISIBLE_DEVICES.
 
-    `gpus` has positions in CUDA_VISIBLE_DEVICES. With `CUDA_VISIBLE_DEVICES=4,5,6,7`, the positions
-    0 and 1 have the names `["4", "5"]`. `devices.numbered` raises ValueError for a missing GPU.
+    `gpus` has indices of visible GPUs. With `CUDA_VISIBLE_DEVICES=4,5,6,7`, the indices 0 and 1
+    have the names `["4", "5"]`. If CUDA_VISIBLE_DEVICES is not set, the indices are the names.
+    Every GPU must be visible, which `devices.numbered` checks.
     """
     seen = os.environ.get(VISIBLE)
     if seen is None:

@@ -30,7 +30,9 @@ RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
-"""The longest wait in seconds: for a service to be ready, and for its supervisor to exit."""
+"""The longest wait in seconds until a service is ready. At the end of a service, the longest wait
+until its supervisor exits is LONGEST + GRACE.
+"""
 TAIL = 12
 PREFIX = re.compile(
     r"^((\[rank\d+\]:|\([^()]*pid=\d+\)|(ERROR|CRITICAL) [\d-]+ [\d:.,]+ \[[^\]]*\]) ?)+"
@@ -69,8 +71,9 @@ class Service:
         """Create the folders and files of the service.
 
         Returns environment variables for the processes of the service. If this process dies, a
-        later run finds the service's processes by these variables and kills them. Raises ValueError
-        if the path of the socket is too long, or if other users can enter the socket's folder.
+        later process of the same run finds the service's processes by these variables and kills
+        them. `run` is the name or the uid of the run. Raises ValueError if the path of the socket
+        is too long, or if other users can enter the socket's folder.
         """
         if len(self.address) > LONGEST_ADDRESS:
             raise ValueError(

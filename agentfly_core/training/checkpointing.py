@@ -60,7 +60,7 @@ class AsyncCheckpointer:
         """Wait for the running save, and raise its error if it fails.
 
         The error ServiceLost is only logged, because the lost learner state can be recomputed from
-        an older checkpoint.
+        an older learner state.
         """
         # cleared before the result is read: an error is raised only once, and later saves can run
         begun, self._begun = self._begun, None

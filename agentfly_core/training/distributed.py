@@ -103,8 +103,9 @@ def put(
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
     """Return the part of a tensor that belongs to this rank at ZeRO stage 3.
 
-    The tensor is first padded with zeros, to give all ranks parts of equal size. DeepSpeed 0.19
-    omits this padding in `safe_set_full_fp32_param` and `safe_set_full_optimizer_state`.
+    The tensor is first padded with zeros, to give all ranks parts of equal size. At stage 3,
+    DeepSpeed 0.19 omits this padding in `safe_set_full_fp32_param` and
+    `safe_set_full_optimizer_state`.
     """
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))

@@ -151,9 +151,9 @@ def load_policy(
 
     If the policy is an adapter, `base` is the folder of its base model. If `adapter` is set without
     `base`, the model gets a new adapter, which is initialised with `seed`. The critic is always
-    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0,
-    because saved learner states are summed over ranks, and this sum turns -0.0 into 0.0. Raises
-    OSError if the model is missing.
+    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0. At ZeRO stages 1
+    and 2, the weights in a saved learner state are sums over ranks, and such a sum turns -0.0 into
+    0.0. Raises OSError if the model is missing.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and base is None:

@@ -1,8 +1,9 @@
 """An update of a policy: compute signals and advantages, then take the optimizer steps.
 
 The signals are the reference policy's log-probabilities, the old log-probabilities and the critic's
-values. The latter two come from the weights before the first optimizer step. An update has `epochs`
-x `mini_batches` optimizer steps.
+values. The latter two come from the weights before the first optimizer step. With the setting
+`update.old_logprobs: sampler`, the old log-probabilities come from the sampler instead. An update
+has `epochs` x `mini_batches` optimizer steps.
 """
 
 import math
@@ -99,7 +100,8 @@ class Updater:
 
         `steps` is the number of optimizer steps of the update. If there is only one step, the step
         itself computes the old log-probabilities. This method then computes them only for
-        algorithms with a critic, or with advantages that depend on them.
+        algorithms with a critic, or with advantages that depend on them. With the setting
+        `update.old_logprobs: sampler`, the old log-probabilities in the batch do not change.
         """
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)

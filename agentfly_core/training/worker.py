@@ -61,7 +61,7 @@ class Worker:
         """Handle a request, and return its result.
 
         If the result is a function, the first rank calls it in the background, while the next
-        request is handled. A request to save the policy or the optimizer state raises ServiceLost
+        request is handled. A request to save the policy or the learner state raises ServiceLost
         if the state in memory does not have the label of the request.
         """
         if isinstance(request, jobs.AskLabel):

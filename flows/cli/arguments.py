@@ -50,8 +50,7 @@ class Where:
     """The machine and the store of a command: `Where("gpu", "s3://bucket/prefix")`.
 
     Args:
-        site: name of the machine's file in ./conf/site. The environment variable AGENTFLY_KEY
-            overrides the file's setting `key`.
+        site: name of a file in ./conf/site; variables such as AGENTFLY_RANKS override its settings
     """
 
     site: Annotated[str, SITES] = "local"

@@ -169,8 +169,9 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
 def open_flow_run(places: Places, flow_run: str) -> None:
     """Print the address of a flow run in the Prefect UI.
 
-    If no server is running, also print the server's user and password. Then replace this process by
-    a Prefect server with this address.
+    If no server is running, also print the server's user and password, or the path of the
+    password's file if stdout is not a terminal. Then replace this process by a Prefect server with
+    this address.
     """
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)

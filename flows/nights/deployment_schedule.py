@@ -42,7 +42,8 @@ def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date on which a flow run starts, in the time zone of its schedule.
 
     The date of a flow run without a schedule is in the local time zone. For scheduled flow runs,
-    that zone could give two nights the same date when its clocks change.
+    the local time zone could give two nights the same date, when the clocks in one of the two time
+    zones are changed.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

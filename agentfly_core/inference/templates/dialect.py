@@ -112,7 +112,7 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
 
 
 def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
-    """Yield each `Dialect` (form of messages) with which the template writes tools and calls."""
+    """Yield each `Dialect` (message form) with which the template writes tools, calls, results."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
     # some templates refuse arguments that are objects, or a content that is ""

@@ -61,7 +61,7 @@ MARKS = (
     ReasoningMarks("[THINK]", "[/THINK]"),
     ReasoningMarks(THINK, THOUGHT_END),
 )
-"""The reasoning tags of model families. The last entry is for templates without such tags."""
+"""The reasoning tags of model families. The last entry is also for templates without tags."""
 
 
 def marks_of(template: str, rendered: str) -> ReasoningMarks:

@@ -27,8 +27,8 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
 
     At the end of the `with` block, calls that have not started are cancelled. Then the function
     waits until the running call has ended. Set `plays` to True if the thread plays episodes. After
-    an interrupt, the function then returns at once. The job of the thread is cancelled later, when
-    the services end.
+    an interrupt, the function then does not wait for the running call. The job of the thread is
+    cancelled later, when the services end.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:

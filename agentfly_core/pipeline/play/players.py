@@ -28,7 +28,7 @@ class ModelPlayer:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digests of the policy and the agent's memory folder, the inputs of the episodes."""
+        """The digests of the policy and of the memory folder. Both are inputs of the episodes."""
         memory = {MEMORY: self.memory.digest} if self.memory else {}
         return {"policy": self.policy.digest, **memory}
 

@@ -16,10 +16,10 @@ def require_room(
 ) -> None:
     """Raise ValueError if a model or a dataset does not fit the limits of an experiment.
 
-    The model must have enough positions for `agent.max_model_len`. In the splits `names`, each
-    prompt must leave room for a reply. The `facts` of each held-out problem must contain the key
-    in the setting `evaluate.by`. The `facts` of each training problem must contain the key in
-    `rollout.curriculum.by`. An empty setting requires no key.
+    The model must have enough positions for `agent.max_model_len`. Only problems in the splits
+    `names` are checked. Each prompt must leave room for a reply. The `facts` of each held-out
+    problem must contain the key in the setting `evaluate.by`. The `facts` of each training problem
+    must contain the key in `rollout.curriculum.by`. An empty setting requires no key.
     """
     if config := config_of(experiment.store, model):
         limit = experiment.settings.agent.max_model_len

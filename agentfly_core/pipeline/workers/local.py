@@ -129,8 +129,9 @@ class LocalPlayer:
     def _demonstrate(self, job: DemonstrationJob, blame: Blame, folder: Path) -> dict[str, float]:
         """Play the demonstrations of a warm start.
 
-        First play a few trial demonstrations. Raises GateClosed if too many of them fail or cannot
-        be scored.
+        First play a few trial demonstrations; see `DemonstrationPlayer.rehearse` for its errors.
+        Raises GateClosed if too many trial demonstrations cannot be scored. Also raises GateClosed
+        if too many of the trial demonstrations or of all demonstrations fail.
         """
         here, settings = self.services, self.experiment.settings
         warm_start, gates = settings.warm_start, settings.gates

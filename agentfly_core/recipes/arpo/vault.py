@@ -79,8 +79,9 @@ class Vault(Environment):
     def opened(self) -> bool:
         """Whether the vault is open.
 
-        All handles must be turned, and the turn after the lamp lights must have the direction that
-        belongs to the lamp's colour. All other turns may have any direction.
+        There must be exactly six turns, one for each handle. The turn after the lamp lights must
+        have the direction that belongs to the lamp's colour. All other turns may have any
+        direction.
         """
         handle = self._facts["handle"]
         return len(self.ways) == HANDLES and self.ways[handle] == self._facts["direction"]

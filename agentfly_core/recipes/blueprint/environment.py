@@ -22,7 +22,8 @@ class Plot(Environment):
     """The world of one episode. Its problem is an order, i.e. the description of a building.
 
     The fact `parts` has the name and the blueprint of each part of the building. The optional fact
-    `stock` limits the number of blocks of each type:
+    `stock` has the number of blocks of each type that each construction starts with. Without this
+    fact, the number of blocks is unlimited:
 
         {"parts": [["floor", "box slate 0 0 0 6 4 0"], ...], "stock": {"slate": 35}}
 

@@ -104,6 +104,7 @@ def parts_of(text: str) -> PartBlueprints:
 
     A blueprint has lines such as "box brick 0 0 0 6 4 3". `text` must contain an order, such as
     "Build the pyramid: levels 4, tip 2; body brick, tip tile.". Otherwise ValueError is raised.
+    Raises KeyError if the order lacks a size or a material of its family.
     """
     match = re.search(r"Build the (\w+): ([\w ,]+); ([\w ,]+)\.", text)
     if match is None or match[1] not in FAMILIES:

@@ -30,7 +30,10 @@ FORMER = {"region": "area", "season": "quarter", "grade": "level"}
 ENTITIES, PAGE = 30, 10
 MOST_RECORDS = 340
 DIGITS = re.compile("[0-9]{1,9}")
-"""Matches numbers that `int` can convert. `str.isdigit` would also accept ² and very long texts."""
+"""Matches one to nine digits, which `int` can convert.
+
+`str.isdigit` would also accept ² and very long texts, which `int` refuses.
+"""
 _FIRST = ("Amber", "Birch", "Copper", "Dusk", "Elm", "Frost", "Gale", "Hazel", "Iron", "Jade")
 _SECOND = ("Mill", "Harbour", "Lantern", "Meadow", "Orchard", "Quarry", "Signal", "Tower")
 _SYLLABLES = ("ba", "do", "ki", "lu", "me", "na", "po", "ri", "su", "te")

@@ -111,9 +111,9 @@ class Evolve:
     def operators(self, episode: Episode, result: str) -> PromptOperators:
         """Make the operators of the evolution (crossover, mutation, quality check and update).
 
-        Each operator is a prompt to a new speaker of the role `evolver`. With the setting `pool`,
-        only the update is a prompt. The other operators then compute sets of skills. The seed of
-        their random choices depends on `result`, the answer of the first agent.
+        All operators prompt the same new speaker of the role `evolver`. With the setting `pool`,
+        only the update prompts this speaker. The other operators then compute sets of skills. The
+        seed of their random choices depends on `result`, the answer of the first agent.
         """
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt

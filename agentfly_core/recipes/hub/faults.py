@@ -103,8 +103,8 @@ class Faults:
         The argument of `ask` is the reason why the last reply could not be read. Before any reply,
         it is "".
 
-        Raises HubFault for a fault without an entry in REMEDIES. Also raises HubFault if all
-        retries or all new prompts are used up.
+        Raises HubFault for a fault without an entry in REMEDIES. Also raises HubFault if a fault
+        needs a retry but all retries are used up, or needs a new prompt but all are used up.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

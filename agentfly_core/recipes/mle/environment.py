@@ -49,7 +49,8 @@ class MLE(Environment):
         """Load the competition.
 
         The facts of the problem describe the competition. Raises KeyError if a fact is missing or
-        the fact `kind` is unknown, and ValueError if a fact is invalid.
+        the fact `kind` is unknown. Raises ValueError if the fact `seed` is negative, or if the fact
+        `folder` is a folder without a competition.
         """
         facts = problem.facts
         self.task: Competition = await asyncio.to_thread(competition_of, facts)

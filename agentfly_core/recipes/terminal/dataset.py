@@ -27,7 +27,8 @@ LEARNED = tuple(family for family in PROMPTS if family not in HELD_OUT)
 
 Folder = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str | None]]
 """Three mappings of a problem: the text of each file before the episode, the fields of the prompt,
-and the text of each file that a successful episode changes. A removed file has None as its text.
+and the new text of each file that a successful episode adds, changes or removes. A removed file has
+None as its new text.
 """
 
 

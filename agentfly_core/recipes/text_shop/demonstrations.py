@@ -64,7 +64,10 @@ def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def understood(prompt: str) -> WantedProduct:
-    """Parse the requested product in a prompt. Raises ValueError if the prompt names no product."""
+    """Parse the requested product in a prompt.
+
+    Raises ValueError if the prompt does not have the form of a prompt of `recipes.text_shop`.
+    """
     match = _WISH.fullmatch(prompt)
     if match is None:
         raise ValueError(f"Got the prompt {prompt!r}, expected a prompt of recipes.text_shop.")

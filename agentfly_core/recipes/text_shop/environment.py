@@ -129,7 +129,7 @@ class TextShop(Environment):
         """Open the shop of a problem.
 
         Raises KeyError if the fact `catalogue`, or its key `seed` or `products`, is missing. Raises
-        TypeError for a value of a wrong type.
+        TypeError for a value of a wrong type, and ValueError for more than 9,000 products.
         """
         drawn = problem.facts["catalogue"]
         self.catalogue = catalogue(drawn["seed"], drawn["products"])

@@ -158,9 +158,9 @@ class TextWorld(Environment):
     async def reset(self, problem: Problem) -> None:
         """Begin the hunt.
 
-        Raises KeyError if `problem.facts` lacks an entry. Raises ValueError if the description of
-        the starting room differs from the fact `seen`. This happens if the problem was prepared
-        with a different version of TextWorld.
+        Raises KeyError if the fact `world`, `way`, `thing` or `seen` is missing. Raises ValueError
+        if the description of the starting room differs from the fact `seen`. This happens if the
+        problem was prepared with a different version of TextWorld.
         """
         await self.close()
         facts = problem.facts

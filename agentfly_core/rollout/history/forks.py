@@ -114,9 +114,10 @@ class Repetition:
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Count a batch of tool calls after the reply at `place`. Return the index of the batch.
+        """Count a batch of tool calls at `place`. Return the index of the batch.
 
-        A batch contains the tool calls that are executed together. The first batch has index 0.
+        `place` identifies the point after a speaker's last reply. A batch contains the tool calls
+        that are executed together. The first batch at `place` has index 0.
         """
         self._calls[place] += 1
         return self._calls[place] - 1

@@ -306,8 +306,9 @@ class EpisodeBranch:
         self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
 
     def answered(self, speaker: str, answers: Sequence[Observation]) -> None:
-        """Store tool results for the speaker (a role of the agent) that called the tools. Add the
-        rewards of the tools to the speaker's last reply.
+        """Store tool results for the speaker (participant of the episode) that called the tools.
+
+        Add the rewards of the tools to the speaker's last reply.
         """
         self.unread += [(speaker, answer) for answer in answers]
         if own := [reply for reply in self.replies if reply.speaker == speaker]:

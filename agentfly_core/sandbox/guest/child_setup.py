@@ -54,7 +54,10 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
 
 
 def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
-    """Prepare this process for the code in `work`. Return an error text, or b"" on success."""
+    """Set up this process with the folder, the limits and the isolation that `work` requires.
+
+    Return an error text, or b"" on success.
+    """
     try:
         # a process that is not dumpable cannot write its own files in /proc
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)

@@ -2,10 +2,10 @@
 outside.
 
 The arguments of this program are `LINK PATH... -- PROGRAM ARGUMENT...`. PROGRAM can read only these
-paths and system files. LINK is the file descriptor of a socket. Over this socket, this process
-sends the listening socket of the port. If the sandbox cannot be made, an error text is sent
-instead. This process shares its standard streams with PROGRAM, and ends with the exit code or the
-signal of PROGRAM.
+paths and system files. LINK is the file descriptor of a socket. The listening socket of the port is
+sent over the socket LINK. If the sandbox cannot be made, an error text is sent instead. This
+process shares its standard streams with PROGRAM, and ends with the exit code or the signal of
+PROGRAM.
 """
 
 import os
