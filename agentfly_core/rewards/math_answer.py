@@ -200,7 +200,7 @@ def _equal(expected: list[Any], answer: str) -> float:
             break
     number, places = expected[0], PLACES
     if getattr(number, "is_Number", False) and number.is_finite:
-        # numbers below 0.1 need more decimal places, because PLACES counts significant digits
+        # numbers below 0.1 keep PLACES significant digits
         size = abs(float(number))
         places += max(0, int(-mathematics.log10(size))) if size else PLACES
     return float(verify(expected, parsed, float_rounding=places, timeout_seconds=None))
