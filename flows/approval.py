@@ -89,8 +89,8 @@ def promote(
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
     """Return the ledger entry by which the policy of a night (a training run) awaits approval.
 
-    Returns None if no approval is open: the policy needs none, a person has already decided, or
-    nobody answered in time.
+    Returns None if the policy needs no approval, if a person has already decided, or if nobody
+    answered in time.
     """
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None

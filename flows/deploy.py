@@ -30,8 +30,8 @@ SCHEDULE = {"schedule", "active", "parameters", "slug"}
 def main() -> int:
     """Deploy the flows to a Prefect server, and return the exit status.
 
-    The environment or a Prefect profile may name the server. Otherwise the flows are deployed to
-    this project's server, which `agentfly up` starts.
+    The server is set by the environment variable PREFECT_API_URL or by a Prefect profile. By
+    default, it is this project's server, which `agentfly up` starts.
     """
     if not settle().api:
         raise SystemExit(
@@ -91,8 +91,8 @@ def deploy() -> None:
     """Create or update everything that AgentFly deploys to a Prefect server.
 
     These are the deployments of prefect.yaml, the deployments of experiments' own flows, the
-    schedule of nights, and the automations. If the schedule is switched on, it stays on. Raises
-    SystemExit if Prefect rejects prefect.yaml.
+    schedule of nightly training runs, and Prefect automations. A schedule that is switched on stays
+    on. Raises SystemExit if Prefect rejects prefect.yaml.
     """
     from prefect.cli import app
     from prefect.client.orchestration import get_client

@@ -1,6 +1,6 @@
 """Load the experiment of a flow run, and lock its devices.
 
-Devices are GPUs. On a site without GPUs, a flow that a Prefect worker runs locks a CPU slot.
+Devices are GPUs. On a site without GPUs, flows lock a CPU slot if a Prefect worker started them.
 """
 
 import logging
@@ -47,10 +47,10 @@ def experiment_of_flow(
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     """Lock the devices of a site during the `with` block. Flows in the block share the devices.
 
-    The devices are the GPUs with the numbers in `gpus`. On a site without GPUs, a flow that a
-    Prefect worker runs locks a CPU slot. Other flows on such a site lock nothing. If another
-    process has locked a device, log the name of the other process, and wait. `holder` is the name
-    that other processes see for this process. Raises ValueError if GPUs are missing.
+    The devices are the GPUs with the numbers in `gpus`. On a site without GPUs, the flow locks a
+    CPU slot if a Prefect worker started it, and otherwise nothing. If another process has locked a
+    device, log the name of that process, and wait. `holder` is the name that other processes see
+    for this process. Raises ValueError if GPUs are missing.
     """
     log = log_of_flow_run()
     wanted = numbered(gpus, site.locks)

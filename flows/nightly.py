@@ -52,8 +52,8 @@ def nightly(
     approval: Approval = False,
 ) -> Summary:
     """Train the run nightly-<date> on the problems that follow the last night's problems. Promote
-    the new policy if it beats the champion. Before that, finish interrupted nights. A night whose
-    training still fails after `attempts` attempts is given up.
+    the new policy if it beats the champion. First of all, finish the runs of earlier nights that
+    were interrupted. A night is given up after `attempts` failed attempts to train it.
     """
     today = date or _scheduled()
     with pinging(loading.site(site, store).ping_url_env):

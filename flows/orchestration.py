@@ -63,7 +63,7 @@ def orchestrated(
 
     If no Prefect server answers, a server is started for the duration of the block. `what` is the
     name of the log folder. With `only_result`, all output of the block goes to stderr, because
-    stdout is for the result. The error Locked is not changed. Any other error in the block is
+    stdout is for the result. The error Locked is raised unchanged. Any other error in the block is
     raised as Stopped. The message of Stopped has the cause, the name of the log file and the next
     step. `again` returns the command that continues the work.
     """

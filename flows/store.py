@@ -8,7 +8,7 @@ from flows.local.state_dirs import main_workspace, settle, state_of
 def store_at(uri: str) -> Store:
     """Open the store at a path or an s3:// uri.
 
-    If `uri` is empty, open the store of the site `local`.
+    If `uri` is empty, use the setting `store` of this machine (the site `local`).
     """
     where = uri or loading.site("local").store
     if "://" not in where:

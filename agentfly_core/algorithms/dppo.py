@@ -12,8 +12,9 @@ from agentfly_core.rl import policy_loss as losses
 class DPPO(GRPO):
     """GRPO with the policy loss `dppo_tv`.
 
-    The loss of a token is 0 if its advantage is above 0 and its probability has increased too much.
-    The loss is also 0 if the advantage is 0 or less and the probability has decreased too much.
+    The loss of a token is 0 if its advantage is above 0 and its probability exceeds the probability
+    at sampling by more than `high`. The loss is also 0 if the advantage is 0 or less and the
+    probability is below the probability at sampling by more than `low`.
     """
 
     policy_loss: losses.PolicyLoss = losses.DPPO()

@@ -40,7 +40,7 @@ class GiGPO(PolicyGradient):
         """Return the metrics of the base class, and `train/compared_turns`.
 
         This metric is the share of turns with the same state as another turn of the group. If the
-        share is 0, the turn part A_turn of every advantage is 0.
+        share is 0, the summand A_turn of every advantage is 0.
         """
         alike = [len(turns) for turns in _alike(outcomes)]
         # without turns, the share is unknown; metrics that are nan are left out

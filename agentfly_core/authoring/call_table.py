@@ -36,7 +36,7 @@ Bytes = bytes | mmap.mmap
 class CallRecord:
     """A running call: `CallRecord("The tool 'search'", "9f2c01d4", 8123.5, 30.0, in_thread=True)`.
 
-    - `what`: the name of the tool or of the other function that is called
+    - `what`: the name of the called tool or other function
     - `episode`: the id of the episode, or "" for a call outside of episodes
     - `since`: the start of the call, in seconds of the monotonic clock. In a record that the
       function `holder` returns, `since` is instead the time when the call's code last started to
@@ -54,7 +54,7 @@ class CallRecord:
 
     @property
     def overdue(self) -> bool:
-        """Whether the call has run for more than `longest` seconds without a pause."""
+        """Whether the call has run for more than `longest` seconds since the time `since`."""
         return time.monotonic() - self.since > self.longest
 
 
@@ -112,7 +112,7 @@ class CallTable:
     def release(self) -> float:
         """Record that the call on the event loop has paused.
 
-        Return the number of seconds for which it has run since the last call of `hold`.
+        Return the number of seconds for which the call has run since `hold` recorded its start.
         """
         now = time.monotonic()
         # row 0 is the header, so the row 0 means that the loop is free

@@ -60,7 +60,7 @@ class Environment:
         return True
 
     def state_key(self) -> str:
-        """Return a name of the state.
+        """Return a name of this environment's current state.
 
         Algorithms such as GiGPO compare replies that were given in the same state. The name must
         depend on the state only, not on earlier states, so it must not contain counters or times.

@@ -83,10 +83,10 @@ async def ask(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON
     """Call a tool or reward in a child process, and return the result.
 
     `question` is passed to the method `answer_apart` of the tool or reward. At most one process per
-    core works at a time. `seconds` limits the call. The wait for a process and the import are not
-    counted. After `seconds`, the process and its descendants are killed, and Overdue is raised.
-    Raises Died if the process dies, and ServiceFailure if the import fails or the function raises
-    ServiceFailure.
+    core works at a time. `seconds` limits the time of the call itself, without the wait for a
+    process and without the import of the tool or reward. After `seconds`, the process and its
+    descendants are killed, and Overdue is raised. Raises Died if the process dies, and
+    ServiceFailure if the import fails or the function raises ServiceFailure.
     """
     asking = _Asking(part, json.dumps(question), seconds)
     try:

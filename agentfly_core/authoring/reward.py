@@ -110,9 +110,9 @@ class Reward(author_part.AuthorPart):
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
         problem. Otherwise, it has only one trajectory. `held` has calls that have already blocked
-        the event loop once. If this reward's call for the episode of the first trajectory is in
-        `held`, the reward is not called and the scores are Unscored. `episode` contains the
-        trajectories of all speakers, for a parameter of type Team.
+        the event loop once. If a call of this reward for the first episode is in `held`, the reward
+        is not called, and all scores are Unscored. `episode` contains the trajectories of all
+        speakers, for a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):

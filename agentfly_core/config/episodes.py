@@ -128,7 +128,7 @@ class Rollout(Section):
 
     @property
     def beginnings(self) -> int:
-        """The smallest number of a problem's episodes that are sampled from the prompt.
+        """The number of episodes of a problem that are always sampled from the prompt.
 
         The problem's other episodes can be forks.
         """
@@ -137,7 +137,7 @@ class Rollout(Section):
 
     @property
     def beginnings_of_shard(self) -> int:
-        """The smallest number of episodes in a full shard (batch) that are sampled from prompts.
+        """The number of episodes in a full shard (batch) that are always sampled from prompts.
 
         The shard's other episodes can be forks. With forks, all episodes of a problem are in the
         same shard. Without forks, the result is `shard`.

@@ -119,7 +119,7 @@ class OrderPosition(Section):
 
 
 class Night(Section):
-    """The number of a nightly run, and its first position in the order of each task's problems:
+    """The number of a nightly run, and the position in each task's problems where the run starts:
     `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Sampling seeds depend on `number`.
     """
 
@@ -127,7 +127,7 @@ class Night(Section):
     tasks: dict[str, OrderPosition] = Field(default_factory=dict)
 
     def of(self, task: str) -> OrderPosition:
-        """Return a task's first position in this night: for a new task, epoch 0, problem 0."""
+        """Return a task's start position in this run. A new task starts at epoch 0, problem 0."""
         return self.tasks.get(task, OrderPosition())
 
 
@@ -356,7 +356,7 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Self:
-        """A copy with `data_seed` as `seed`, to compute keys of stored datasets and evaluations."""
+        """A copy with `seed` set to `data_seed`, to compute keys of datasets and evaluations."""
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data_seed, "data": data})
 
@@ -390,11 +390,11 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the seed inputs: for step 7 `(seed, 7)`, in night 3 `(seed, "night", 3, 7)`."""
+        """Return the inputs of seeds: `(seed, 7)`, or `(seed, "night", 3, 7)` in nightly run 3."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 
     @property
     def digest(self) -> str:
-        """The digest that identifies the settings. It leaves out `flows`, which no run uses."""
+        """The digest that identifies the settings. `flows` is left out, because no run uses it."""
         return hashing.digest(self.model_dump(mode="json", exclude={"flows"}))

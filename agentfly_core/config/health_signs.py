@@ -11,8 +11,8 @@ from agentfly_core.config.section import Positive, Section
 class Sign(Section):
     """A bound of a metric: `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
 
-    If the metric is beyond the bound in `steps` steps in a row, a warning is logged. With `stop`,
-    the run is stopped instead.
+    If the metric is beyond the bound in `steps` consecutive steps, a warning is logged. With
+    `stop`, the run is stopped instead.
     """
 
     metric: str

@@ -36,12 +36,12 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "template": ("tokenizer",),
     "data": ("seed", *SPLITS),
 }
-"""Sections that name a class or function, and are completed with its default arguments. The value
-of a section has the names of the arguments that the program adds to the section's settings when it
-calls this class or function.
+"""Sections that name a class or function, and are completed with its default arguments.
+
+The value for a section lists the arguments that the program passes, not the user.
 """
 TASKS = "tasks"
-"""The source, in `ExperimentFile.origin`, of values that are copied from the setting `tasks`."""
+"""`ExperimentFile.origin` gives this source for values that are copied from the setting `tasks`."""
 FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
@@ -327,7 +327,7 @@ def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JS
 def _in_full(key: str, value: JSON) -> JSON:
     """Return `{"weights": False}` for `update: none`, and any other value unchanged.
 
-    A later override such as `update.epochs=2` would otherwise undo `update: none`.
+    A later override such as `update.epochs=2` keeps `weights: false`.
     """
     return {"weights": False} if (key, value) == ("update", "none") else value
 
@@ -345,7 +345,7 @@ def _replaced(
 def _opened(short: JSON, keys: Sequence[str]) -> dict[str, JSON]:
     """Return the long form of a section: `{"weight": 2.5}` for a reward with the weight 2.5.
 
-    An override that sets another key of the section then keeps the weight.
+    So an override that sets another key of the section keeps the weight.
     """
     numbers = {"rewards": RewardPart.SHORT, "environments": PoolSettings.SHORT}
     key = "use" if isinstance(short, str) else numbers.get("".join(keys[-2:-1]))

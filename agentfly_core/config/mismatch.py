@@ -21,7 +21,7 @@ def message_of(fault: ErrorDetails) -> str:
 
 
 def with_value(fault: ErrorDetails) -> str:
-    """Return the message of an error of pydantic with the wrong value: "Input should be a valid
+    """Return the message of a pydantic error, followed by the wrong value: "Input should be a valid
     integer (got 'x')".
     """
     message, value = message_of(fault), fault.get("input")

@@ -66,10 +66,10 @@ class Part(Section):
 
 
 class ShortForm(Section):
-    """A section that may be written in a short form, the value of one field. The class variable
-    SHORT has the name of this field.
+    """A section with a short form, i.e. the value of one field, such as `0.5` for a reward.
 
-    Stored settings use the short form if only this field is set.
+    The class variable SHORT has the name of this field. Stored settings use the short form if only
+    this field is set.
     """
 
     SHORT: ClassVar[str]
@@ -344,8 +344,8 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
 class Nano(Section):
     """The tokenizer of `model: nano`. It is learned from training problems and demonstrations.
 
-    Digits and most words are tokenized separately from the text around them. Texts that match a
-    regular expression in `atoms` are, too: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
+    Digits, most words, and texts that match a regular expression in `atoms` are tokenized
+    separately from the text around them: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`.
     """
 
     atoms: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ class HeldOutDataset(Data):
     train_file: hard.jsonl, test: 1000}`.
 
     Policies are evaluated on the split `test`. The dataset has the same settings as the section
-    `data`, and the same default seed. The split `train` is not used. The default of its size is 1,
+    `data`, and the same default seed. The split `train` is not used. By default, `train` is 1,
     because this split must not be empty.
     """
 
@@ -64,8 +64,8 @@ class Promotion(Section):
     The policy's success must be higher than the champion's, and each guard must be within its
     margin. A guard is a value that must not become much worse. `null` removes a guard.
 
-    - `rewards`: how much the mean of each reward may fall. The limit also holds for each part of a
-      reward.
+    - `rewards`: how much the mean of each reward may fall. The limit also holds for each partial
+      score of a reward.
     - `reward_margins`: margins of single rewards, by their names in MLflow: `{"exact/tag": 0.02}`
     - `tasks`: how much success may fall in each task
     - `tokens`: how much the number of sampled tokens may grow, as a share. The default is a

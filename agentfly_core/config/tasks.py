@@ -149,10 +149,10 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def datasets(data: Mapping[str, Any]) -> list[str]:
-    """Return the import paths in the section `data`.
+    """Return the import paths of the dataset functions in the section `data`.
 
-    Without a mixture, this is one path. For a mixture of tasks, the path of the mixture's dataset
-    is followed by the path of each task's dataset.
+    Without a mixture, there is one path. For a mixture of tasks, the path of the function that
+    mixes the tasks is followed by the path of each task's dataset function.
     """
     parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
     return [data["use"], *(part["use"] for part in parts)]

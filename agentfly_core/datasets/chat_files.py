@@ -41,7 +41,9 @@ class ChatRow:
 
     @classmethod
     def of(cls, source: str, number: int, row: DataRow) -> ChatRow:
-        """Read the chat or the trace in `row`, the row `number` of the file `source`.
+        """Read the chat or the trace (a chat with token ids) in a row.
+
+        `source` is the name of the file, and `number` is the number of the row in the file.
 
         Raises ValueError if the row lacks a valid chat or trace, or if none of the replies is
         trained.

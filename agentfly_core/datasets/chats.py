@@ -29,16 +29,17 @@ ROLES = {
 Messages = tuple[Message | Observation, ...]
 Speaks = Literal["user", "assistant"]
 WRITTEN = re.compile(r"\s*\[\s*\{\s*[\"'](?:role|from|content|value)[\"']\s*:")
-"""Matches the beginning of a list of messages that is written as a text, as in a cell of CSV."""
+"""Matches the beginning of a string that contains a list of messages, as in a CSV cell."""
 MAX_BYTES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A reply in a file. `messages` has the conversation, and ends with the reply.
+    """A reply of the assistant in a data file.
 
-    `trained` is whether the reply contributes to the training loss. `call` has the tokens that a
-    model read and sampled, or is None for a file without token ids.
+    `messages` is the conversation from the first message to the reply. `trained` is whether the
+    reply contributes to the training loss. `call` has the token ids of the prompt and of the reply,
+    or is None for a file without token ids.
     """
 
     messages: Messages

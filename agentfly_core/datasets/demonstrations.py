@@ -35,7 +35,7 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> D
 def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a scripted policy that calls the calculator in the format of `agents.react`.
 
-    It plays the same problems as the policy of the function `calculator`, with the same mistakes.
+    The policy plays the same problems and makes the same mistakes as the policy `calculator`.
     `spoilt` is the share of episodes with a mistake.
     """
     ask = (
@@ -61,7 +61,7 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a scripted policy that writes its program in the format of `agents.code_block`.
 
-    It plays the same problems as the policy of the function `python`, with the same mistakes.
+    The policy plays the same problems and makes the same mistakes as the policy `python`.
     `spoilt` is the share of episodes with a mistake.
     """
     reply = partial(use_tool, programming, "```python\n{}\n```\n".format, str)

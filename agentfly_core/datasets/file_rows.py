@@ -20,7 +20,7 @@ MAX_BYTES = 2**31
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+(\.\d+)?")
 """Matches the names that pandas gives to the column of an index."""
 FIRST = 100
-"""How many rows of a file are checked before any other work."""
+"""How many rows at the start of a file are checked before a run starts."""
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:

@@ -192,7 +192,7 @@ def read(
 
 
 def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Problem:
-    """Return the problem in a row. Raises ValueError if the row is unusable."""
+    """Convert a row to a problem. Raises ValueError if the row is unusable."""
     row = renamed(row, columns)
     field, prompt = prompt_of(row)
     question, opening, listed = prompt.question, prompt.opening, tools_of(row)

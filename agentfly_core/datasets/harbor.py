@@ -38,7 +38,7 @@ _REFUSED = re.compile(
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 PROGRAMS = ("", ".sh", ".bash", ".py")
-"""Suffixes of the programs in a check (the tests of a task)."""
+"""File suffixes of programs among the test files of a task."""
 WHY_NOT = (
     "a check has no network and no packages, and cannot rely on git, which the workspace's .git "
     "controls"
@@ -127,9 +127,9 @@ def _problem(
 
 
 def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a section of a task's settings, or an empty section if it is missing or empty.
+    """Return a section of a task's settings. A missing section is returned as an empty mapping.
 
-    Raises RefusedTask if `document[name]` has another value that is not a mapping.
+    Raises RefusedTask if the section is not a mapping.
     """
     section = document.get(name) or {}
     if not isinstance(section, Mapping):

@@ -46,8 +46,8 @@ class RecordedCall:
 
 
 TracedReply = tuple[Sequence[Any], RecordedCall | None]
-"""A conversation that ends with a reply, as a list of OpenAI's messages, and the tokens of the
-reply's call. The second entry is None if the tokens were not recorded.
+"""A conversation that ends with a reply, as OpenAI messages, and the tokens of the model call that
+sampled the reply. Without recorded tokens, the second entry is None.
 """
 
 

@@ -1,4 +1,4 @@
-"""Text files of an episode in memory."""
+"""The text files of an episode, which are kept in memory."""
 
 import json
 from pathlib import PurePosixPath

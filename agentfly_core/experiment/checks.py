@@ -331,7 +331,7 @@ def _require_algorithm(use: str) -> None:
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
     """Raise ValueError if `promotion` names an unknown reward.
 
-    Also raise it if `confirmation: fresh` needs new problems of a dataset without @generated.
+    Also raise ValueError if `confirmation` is "fresh", but a dataset function lacks `@generated`.
     """
     for name in promotion.reward_margins:
         # the parts of a reward are unknown before it scores, so only the reward's name is checked

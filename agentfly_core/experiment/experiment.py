@@ -41,8 +41,7 @@ class Experiment:
     - `origin`: for each setting, where its value comes from
     - `tasks`: the tasks by name. Without a mixture, the only key is `single`.
     - `whole`: all tasks joined to one task
-    - `pinned`: the digests of the untrained roles (see `frozen`) that were recorded when the run
-      began, or None
+    - `pinned`: the value of `frozen` that was recorded when the run began, or None
     """
 
     name: str
@@ -102,7 +101,7 @@ class Experiment:
 
         Fields of `AgentPart`, such as `max_turns`, keep their old values if `settings` does not set
         them. The exception is `use`: if `settings` does not set it, the new agent is the default
-        agent. The settings of the old agent's own class are removed.
+        agent. Settings for the class of the old agent are removed.
         """
         part = self.settings.agent
         limits = part.model_dump(include={*type(part).model_fields} - {"use"})
@@ -254,8 +253,8 @@ class Experiment:
     def require_speakers_unchanged(self) -> None:
         """Raise ValueError if the policy of a frozen speaker changed since the run began.
 
-        A changed chat service only causes a warning, because a site may change the address of the
-        service.
+        A changed chat service only causes a warning, because its address may differ between
+        machines.
         """
         for role, who in self.settings.agent.speakers.items():
             if digest_of_speaker(self.store, self.site, role, who) == self.frozen[role]:

@@ -179,7 +179,8 @@ class StageKeys:
         """Return the key of one shard (batch) of the episodes of a step.
 
         `drawn` identifies the problems of the sampling round (see `SamplingRound.drawn`). `frozen`
-        has the digests of frozen speakers by role. `memory` is the memory that the episodes read.
+        has the digests of frozen (untrained) speakers by role. `memory` is the memory (a folder of
+        files) that the episodes read.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
@@ -197,8 +198,8 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of one shard (batch) of a policy's held-out episodes.
 
-        All runs of a store share these episodes. `frozen` has the digests of frozen speakers by
-        role. `memory` is the memory that the episodes read.
+        All runs of a store share these episodes. `frozen` has the digests of frozen (untrained)
+        speakers by role. `memory` is the memory (a folder of files) that the episodes read.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "evaluate", "dtype", "code.rollout")
@@ -227,8 +228,9 @@ class StageKeys:
         return ArtifactKey(f"{folder}/{name}", "score", key, inputs)
 
     def memory(self, run: str, before: Pointer | None, scored: Pointer, step: int) -> ArtifactKey:
-        """Return the key of the memory that the step `step` (1, 2, ...) makes from the previous
-        memory, `before`.
+        """Return the key of the memory (a folder of files for agents) after a step (1, 2, ...).
+
+        `before` is the memory before this step.
         """
         inputs = {"scored": scored.digest, **_remembered(before)}
         reads = ("agent.remembers", "seed", "night", "code.memory")
@@ -246,8 +248,8 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of the policy that the step `step` (1, 2, ...) publishes.
 
-        `reference` is the reference policy of the KL penalty. `memory` is the memory that this step
-        makes.
+        `reference` is the reference policy of the KL penalty. `memory` is the memory after this
+        step (a folder of files that agents read).
         """
         inputs = {"policy": policy.digest, "scored": scored.digest, **_remembered(memory)}
         inputs |= {"reference": reference.digest} if reference else {}
@@ -271,7 +273,7 @@ class StageKeys:
 
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
-    """Return the key of a policy that is a chat service.
+    """Return the store key of a chat service that is used as a policy.
 
     `name` is the name of the service in the site's settings. `tokenizer` is the digest of the
     tokenizer that counts the tokens of the service's replies.
@@ -321,8 +323,8 @@ def _takes_paths(kind: object) -> bool:
 
 
 def _players(frozen: Mapping[str, str], memory: Pointer | None) -> dict[str, str]:
-    """Return the digests of frozen speakers and of the memory, which are inputs of episodes:
-    `{"speaker/critic": "9f2c...", "memory": "77b0..."}`.
+    """Return two kinds of inputs of episodes, the digests of frozen (untrained) speakers and of the
+    memory (a folder of files): `{"speaker/critic": "9f2c...", "memory": "77b0..."}`.
     """
     return {**{f"speaker/{role}": who for role, who in frozen.items()}, **_remembered(memory)}
 

@@ -9,7 +9,7 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 
 MEMORY = "memory"
-"""The key of the memory among the inputs of a policy or of episodes.
+"""The key of the memory's digest in the recorded inputs of a policy, or of episodes.
 
 The memory's folder within a training step has the same name.
 """

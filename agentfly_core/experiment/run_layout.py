@@ -40,7 +40,7 @@ class StepLayout(EpisodeLayout):
 
     - `policy`: the policy that the step published
     - `learner`: the optimizer state of this policy
-    - `memory`: the memory with which this policy plays
+    - `memory`: the files that agents can read in episodes with this policy
     - `metrics`: the JSON file with the metrics of the step
     """
 
@@ -177,7 +177,7 @@ def done_by(store: Store, run: str, step: int) -> str:
 def step_layout(store: Store, name: str, step: int) -> StepLayout:
     """Return the paths of a run's step.
 
-    If the run is a fork, a step before the fork has its paths in the run from which it was forked.
+    If the run is a fork, steps before the fork have their paths in the original run.
     """
     return RunLayout(done_by(store, name, step)).step(step)
 

@@ -104,7 +104,7 @@ def final_policy(store: Store, name: str) -> Artifact:
 def policy_of(store: Store, name: str, step: int) -> Pointer:
     """Return the policy of a step of a run. Step 0 is the policy before step 1.
 
-    If the run is a fork, the steps before the fork are steps of the run from which it was forked.
+    For a fork, the steps before the fork belong to the original run, which the fork continues.
     Raises ValueError if the policy is missing.
     """
     layout = RunLayout(done_by(store, name, step))

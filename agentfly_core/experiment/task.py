@@ -131,11 +131,11 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
 
 
 def goal_of(goal: str, rewards: Mapping[str, RewardPart]) -> str:
-    """Return the name under which `Scored.rewards` has the reward that decides success.
+    """Return the key in `Scored.rewards` of the reward that decides success.
 
     `goal` is the key of this reward in the setting `rewards`. In a mixture of tasks, each task has
-    its own goal. The value is then stored under the name GOAL for all tasks. Raises ValueError for
-    an experiment without rewards.
+    its own goal, so the common key GOAL is returned. Raises ValueError for an experiment without
+    rewards.
     """
     require_rewards(goal)
     return GOAL if goal == GOAL and goal not in rewards else reward_of(goal, rewards[goal]).name
@@ -153,7 +153,7 @@ def require_rewards(goal: str) -> None:
 def agent_of(part: AgentPart) -> Agent:
     """Import the agent that `part.use` names.
 
-    The agent is an async function, or an object of a class. If `part.use` names a class, one object
+    `part.use` names an async function, or a class with an async `__call__`. One object of the class
     plays all episodes. A function with the parameters `problem` and `base_url` is wrapped in a
     FunctionProgram. Raises ValueError if `part.use` does not name an agent.
     """

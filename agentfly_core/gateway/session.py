@@ -135,9 +135,9 @@ class Exchange:
 class GatewaySession:
     """The requests of one episode.
 
-    `speakers` maps the role of each further speaker to the pattern of its requests. A request that
-    matches none of these patterns belongs to the main speaker. A request is refused if its URL
-    names an unknown speaker.
+    `speakers` maps the roles of all speakers except the main speaker to patterns. A request belongs
+    to the first speaker whose pattern matches. A request that matches no pattern belongs to the
+    main speaker, but is refused if its URL names an unknown speaker.
 
     If an error ends the episode, the future `broken` raises this error. `limit` is the last limit
     that refused a request or ended a reply. `last` is the last reply with its speaker. `bytes` is
@@ -187,7 +187,7 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Reply to a request. Return an Exchange in which the task `replies` is done.
+        """Reply to a request. Return the Exchange after its replies are complete.
 
         Raises RequestRefused if the request is invalid, a limit is reached, or the episode fails.
         """
@@ -229,7 +229,7 @@ class GatewaySession:
         )
 
     def answer(self, text: str) -> None:
-        """Set the episode's answer, as an answer of the speaker (participant) that replied last."""
+        """Set the episode's answer. The speaker that replied last is recorded as its author."""
         speaker = self.last[0] if self.last else self.episode
         speaker.answer(text)
 

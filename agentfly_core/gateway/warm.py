@@ -23,10 +23,10 @@ Streams = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Warmed:
-    """The properties of a warm interpreter: `Warmed("python", "my_agent.py", ("openai",), ...)`.
+    """The settings of an interpreter that imports modules once, and then forks programs.
 
-    `modules` are imported before the interpreter forks its first program. `environment` contains
-    the environment variables as pairs of a name and a value.
+    Example: `Warmed("python", "my_agent.py", ("openai",), ...)`. `environment` contains the
+    environment variables as pairs of a name and a value.
     """
 
     python: str
@@ -123,7 +123,7 @@ _warm: dict[Warmed, WarmInterpreter] = {}
 
 
 def warm(warmed: Warmed) -> WarmInterpreter:
-    """Return the running interpreter with the properties `warmed`.
+    """Return the running interpreter with the settings `warmed`.
 
     If no such interpreter is running, a new interpreter is started. The interpreter is kept for
     later calls in this process.
@@ -137,7 +137,7 @@ def warm(warmed: Warmed) -> WarmInterpreter:
 async def forked(
     warmed: Warmed, arguments: Sequence[str], env: Mapping[str, str], streams: Streams
 ) -> Forked:
-    """Fork a program from a warm interpreter.
+    """Fork a program from an interpreter that has already imported `warmed.modules`.
 
     Raises OSError if the program cannot be forked, and StartAgain if the interpreter died.
     """

@@ -1,4 +1,4 @@
-"""The interface of samplers."""
+"""The interface of samplers, which sample replies from a policy."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Sampler(Protocol):
         """
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
-        """Open a session for a shard in which `episodes` episodes run at once.
+        """Open a session for a shard (a batch of concurrent episodes). `episodes` is its size.
 
         Use the session only in the event loop in which it was opened.
         """

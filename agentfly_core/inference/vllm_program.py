@@ -65,8 +65,8 @@ def bgmv_expand(
 ) -> None:
     """Add `inputs B^T` [tokens, width] to `output`. `weights` is the adapter's matrix B.
 
-    `adapter` [tokens] is -1 for tokens without an adapter. Their product is 0. If `add_inputs` is
-    False, the product replaces the values in `output`.
+    `adapter` [tokens] is -1 for tokens without an adapter. For these tokens, the product is 0. If
+    `add_inputs` is False, the product replaces the values in `output`.
     """
     bgmv_expand_slice(
         inputs, weights, output, adapter, 0, min(weights.shape[-2], output.shape[1]), add_inputs

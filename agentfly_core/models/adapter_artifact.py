@@ -75,8 +75,10 @@ def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
 
 
 def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:
-    """Raise ValueError if the policy is an adapter with another rank, alpha or targets than the
-    setting `adapter`, or if the policy is an adapter and the setting is None.
+    """Check that a policy fits the setting `adapter`. A policy that is a whole model always fits.
+
+    Raises ValueError if the policy is an adapter and the setting is None, or if the setting has
+    another rank, alpha or targets than the policy.
     """
     own = shape_of(store, policy)
     if own and own != adapter:

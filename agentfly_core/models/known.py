@@ -90,7 +90,7 @@ def _require_files(folder: Path) -> None:
 
 
 def _neighbours(reference: str) -> list[str]:
-    """Return folders that the author of a mistyped reference may have meant.
+    """Return existing folders that a mistyped reference to a model may mean.
 
     For a reference with a slash, such as "models/qwen", these are all folders in `models`. For a
     reference without a slash, the candidates are the folders with a config.json in the current

@@ -35,7 +35,7 @@ WRAPPERS = {
     "module.": "DistributedDataParallel",
     "_fsdp_wrapped_module.": "FSDP",
 }
-"""Prefixes that wrappers of models add to the names of weights, with the names of the wrappers."""
+"""Names of model wrappers, by the prefix that the wrapper adds to the names of weights."""
 PROBLEMS = {
     "missing_keys": "missing",
     "unexpected_keys": "not part of the model",
@@ -43,9 +43,9 @@ PROBLEMS = {
     "error_msgs": "not readable",
     "conversion_errors": "not convertible",
 }
-"""For each field of transformers' loading report, the description of the problem in messages."""
+"""The words of error messages for each field of transformers' loading report."""
 SHOWN = 3
-"""How many weights an error message names for each problem."""
+"""How many weights an error message names for each entry of PROBLEMS. Others are only counted."""
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:

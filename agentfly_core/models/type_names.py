@@ -1,5 +1,5 @@
-"""Types of large libraries for annotations. Importing the libraries would take seconds, so at run
-time the names are only aliases of `object`.
+"""Types from pandas, torch and transformers, for use in annotations. Importing the libraries takes
+seconds, so at run time the names of the types are only aliases of `object`.
 """
 
 from typing import TYPE_CHECKING

@@ -106,7 +106,7 @@ class Candidate:
         return load_policy(str(self.folder), self.dtype).to(self.site.device)
 
     def plain(self) -> PreTrainedModel:
-        """Load the model with transformers, without the learner.
+        """Load the model with transformers instead of the learner's code.
 
         The log-probabilities of this model are the expected values for the checks of the learner.
         """

@@ -55,7 +55,7 @@ class DemonstrationPlayer:
 
     - `quotas`: a function that divides a number of episodes among the tasks
     - `failed`: the largest allowed share of failed episodes. Above it, methods raise GateClosed.
-    - `blame`: the episodes that killed a worker process, and the episodes that may have done so
+    - `blame`: the episodes that have killed, or may have killed, a worker process
     """
 
     spec: RolloutSpec

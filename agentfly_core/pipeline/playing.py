@@ -50,9 +50,10 @@ def rollout_spec(
     """Collect the rules for the episodes of an experiment: template, tools, limits, ...
 
     `whole` contains the tools, rewards and settings of the whole experiment. If the experiment has
-    several tasks, `mixture` maps their names to the tasks. The policy plays all roles that are not
-    in `frozen`. If agents are separate programs, at most `programs` of these programs run at the
-    same time. `memory` is the folder of `Episode.memory`; None means an empty folder.
+    several tasks, `mixture` maps their names to the tasks. For each agent role that is not trained,
+    `frozen` has the policy or service that replies for the role. If agents are separate programs,
+    at most `programs` of these programs run at the same time. `memory` is the folder of
+    `Episode.memory`; None means an empty folder.
     """
     tasks = {
         name: rollout_spec(task, {}, tokenizer, frozen, programs, memory)
@@ -176,9 +177,9 @@ def of_test(
 def of_split(
     temperature: float, seed: int, problems: Sequence[Problem], name: str, episodes: int
 ) -> list[EpisodeSpec]:
-    """Make `episodes` episodes of a split: one for each problem, then a second for each, ...
+    """Make the episodes of a split: one for each problem, then a second for each, and so on.
 
-    The seeds are the same as in a held-out evaluation.
+    `episodes` is the total number. The seeds are the same as in a held-out evaluation.
     """
     chains = -(-episodes // len(problems))
     specs = episode_specs(problems, chains, name, "evaluation", temperature, (seed, name))

@@ -89,13 +89,13 @@ def score(
     round: int = 0,
     ready: Sequence[Scored] = (),
 ) -> Artifact:
-    """Publish the scores and the ledger for the episodes of a step or an evaluation.
+    """Publish the scores and the ledger (a table of problems) of a step or an evaluation.
 
     Scores in `before` (an earlier round) and in `ready` are reused. With `rollout.refills`, a step
     may have several rounds: if all episodes of a problem have equal rewards, the next round plays a
-    new problem instead. The scores after each round, except the last allowed round, are a separate
-    artifact. Then `round` is the number of the round: 1, 2, .... The final scores of the step have
-    the `round` 0. `what` is the name of the stage in logs.
+    new problem instead. If another round may follow, the scores are published as a separate
+    artifact, and `round` is the number of the current round: 1, 2, .... For the final scores of the
+    step, `round` is 0. `what` is the name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -114,7 +114,7 @@ def check_rewards(
     """Check the scores of demonstrations that were played on trial before a warm start.
 
     Raises GateClosed if more than two demonstrations lack a reward, and their share is above
-    `unscored`. Demonstrations with the ending FAILED do not count as lacking a reward.
+    `unscored`. Demonstrations with the ending FAILED need no reward.
     """
     try:
         stop_if_unscored(episodes, scores, unscored)
@@ -150,8 +150,8 @@ def _counted(
 ) -> list[LedgerRow]:
     """Set `kind` and `solved` in the rows of a ledger.
 
-    `kind` names the group of problems with a common pass rate; see `ProblemSchedule.kind_of`.
-    `solved` is the number of episodes that solved the problem.
+    `kind` is the kind of the problem (see `ProblemSchedule.kind_of`). Problems of one kind share a
+    pass rate. `solved` is the number of episodes that solved the problem.
     """
     kinds = {t.problem.id: schedule.kind_of(t.problem) for t in played}
     return [

@@ -64,8 +64,8 @@ def stop_if_unscored(
 def stop_if_diverging(skipped: int, section: str) -> None:
     """Raise GateClosed if the last three (or more) optimizer steps were all skipped.
 
-    A step is skipped if its gradients are not finite. `skipped` is the number of steps that were
-    skipped in a row. `section` is the settings section with the learning rate: `update` or
+    A step is skipped if its gradients are not finite. `skipped` is the number of consecutive
+    skipped steps. `section` is the settings section with the learning rate: `update` or
     `warm_start`.
     """
     if skipped >= SKIPPED_IN_A_ROW:

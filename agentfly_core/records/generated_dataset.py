@@ -1,4 +1,4 @@
-"""The mark `@generated` for functions that make datasets."""
+"""The decorator `@generated` for dataset functions that generate problems from a seed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar

@@ -106,9 +106,9 @@ def mean(values: Mapping[str, float]) -> Mean | None:
     The interval is computed from n + 2 values: the n values, a copy of the smallest value and a
     copy of the largest value. m and s are the mean and the standard deviation of the n + 2 values.
     The interval is m +- t s / sqrt(n + 2), with Student's t for n + 1 degrees of freedom. The
-    interval is clipped to the range of the values. For 8 to 128 values of 0 and 1, the interval
-    contains the true mean in at least 93.5 % of the cases. Without the two added values, it would
-    contain the true mean in 86 % of the cases.
+    interval is clipped to the range of the values. If each value is 0 or 1, and n is from 8 to 128,
+    the interval contains the true mean in at least 93.5 % of the cases. Without the two added
+    values, it would contain the true mean in 86 % of the cases.
     """
     if not values:
         return None
@@ -142,8 +142,8 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
 
     The error rate is the probability of a bound above the true mean. The added values keep this
     rate near `level`. The list shows the largest error rates for 50 to 1,000 problems at a level of
-    5 %. In each line, the first rate is for two equal policies. The second rate is for a new policy
-    that is worse than the old policy by the largest loss that a promotion accepts.
+    5 %. In each line, the first rate is for two equal policies. For the second rate, the new policy
+    is worse than the old policy. The difference is the largest loss that a promotion accepts.
 
     - without added values: 6.5 % and 19 %
     - with +reach and -reach (Bonett and Price 2012, Journal of Educational and Behavioral

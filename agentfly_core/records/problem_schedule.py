@@ -104,7 +104,8 @@ class ProblemSchedule:
     def next_round(self, last: SamplingRound, missing: Mapping[str, int]) -> SamplingRound:
         """Return the round that follows the round `last` in the same step.
 
-        The new round has `missing[task]` new problems of each task, in new shards.
+        The new round has `missing[task]` new problems of each task. Its shards (batches of
+        episodes) are numbered after the shards of `last`.
         """
         shards = self._shards(sum(missing.values()), last.greedy, last.shards.stop)
         stops = {name: numbers.stop for name, numbers in last.tasks.items()}
@@ -235,9 +236,9 @@ def epoch_order(seed: int, epoch: int, size: int, task: str) -> list[int]:
     """Return the order of a task's `size` problems in an epoch of nightly training.
 
     The problems are divided into two halves, which are the same in every epoch. An epoch uses the
-    first half, and then the second half. Each epoch shuffles the problems within each half. A step
-    may begin in one epoch and end in the next. The problems of such a step are all different,
-    because all problems of the other half are used between two uses of a problem.
+    first half, and then the second half. Each epoch shuffles the problems within each half. If a
+    step uses problems of two epochs, all of them differ: they come from the second half in the
+    earlier epoch, and from the first half in the later epoch.
     """
     everything, whose = list(range(size)), _seed_of(task)
     random.Random(hashing.seed(seed, "halves", *whose)).shuffle(everything)

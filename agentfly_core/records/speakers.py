@@ -77,7 +77,7 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
 
 
 def apart_name(reward: str, speaker: str) -> str:
-    """Return the key of one speaker's separate value in `Scored.rewards`:
+    """Return the key of a reward that only one speaker gets, in `Scored.rewards`:
     `exact/speaker/planner`.
     """
     return f"{reward}/speaker/{speaker}"
@@ -106,7 +106,7 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return a trajectory's name for the comparison in advantages: its role or its speaker.
+    """Return the role or the speaker with which advantages compare a trajectory.
 
     The role `worker` means that the trajectory is compared with all workers of the problem's
     episodes. If a reward has a separate value for the speaker `worker/2`, the result is `worker/2`.
@@ -129,9 +129,9 @@ def group_of(trajectory: Trajectory, scored: Scored) -> str:
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
     """Return the reward of each trained speaker in an episode, or None if a score is missing.
 
-    If advantages compare several speakers of a role with each other, the result has one entry for
-    the role: the mean reward of these speakers. If no speaker is trained, for example because the
-    policy is a chat service, the result has all speakers.
+    The speakers `worker/1` and `worker/2` have the same role `worker`. If they have no separate
+    rewards, the result has one entry for the role: their mean reward. If no speaker is trained, for
+    example because the policy is a chat service, the result has all speakers.
     """
     # a speaker without a turn has no tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode

@@ -83,7 +83,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
+    """Tokens of a reply, with the log-probability of each at the sampling temperature.
 
     `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` has
     the entropies of the tokens' distributions in nats, if the agent asks for them. With vLLM, they
@@ -138,11 +138,11 @@ class Turn:
         )
 
     - `given`: the tokens added to the context before the reply
-    - `sampled`: the tokens of the reply. Replies of untrained policies have no tokens.
+    - `sampled`: the tokens of the reply. Replies of chat services have no tokens.
     - `context`: turns with the same value form one sequence of tokens
     - `call`: the index of the reply in the episode: 0, 1, ...
     - `temperature`: the temperature of this reply, or None for the experiment's temperature
-    - `state`: the names of the environments' states (`state_key`) before the reply, as one text
+    - `state`: the results of `Environment.state_key` before the reply, joined by spaces
     - `reward`: the sum of the rewards of the tools that the reply called, or None
     - `pictures`: SHA-256 digests of the pictures that the model read
     - `continues`: the index of the conversation's previous turn, if this turn starts a new context
@@ -281,12 +281,12 @@ class Trajectory:
 
     - `chain`: the index of the episode among the episodes of the problem: 0, 1, ...
     - `turns`: the turns in the order of time
-    - `agent`: the speaker's name. The first speaker of a role is `searcher`, the next `searcher/2`.
+    - `agent`: the speaker's name, such as `searcher/2` for the second speaker of its role
     - `closing`: the answers of tools after the last reply
     - `observed`: the value of each reward that reads an environment, by the reward's name
     - `error`: the error message, if the ending is FAILED or AGENT_ERROR
     - `answered`: the answer that the agent set
-    - `policy`: the name of an untrained policy, or empty for the trained policy
+    - `policy`: the name of the frozen policy or chat service, or empty for the trained policy
     """
 
     id: str
@@ -358,7 +358,7 @@ class Trajectory:
 class Group:
     """The episodes of one problem, sorted by index (`chain`), for rewards that compare episodes.
 
-    An episode is represented by the trajectory with the answer. FAILED episodes are left out.
+    Each episode has only its answering speaker's trajectory. FAILED episodes are left out.
     """
 
     trajectories: tuple[Trajectory, ...]

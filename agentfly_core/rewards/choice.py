@@ -35,7 +35,7 @@ async def choice(trajectory: Trajectory) -> float:
     - "a horse race" names only the second option, because the longest of overlapping options
       counts.
 
-    Within a sentence, options of one letter are case-sensitive, because "a" is an article.
+    Options of one letter are case-sensitive in longer answers, because "a" is an article.
     """
     problem = trajectory.problem
     options, right = option_texts(problem), _right_options(problem)

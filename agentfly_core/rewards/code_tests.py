@@ -1,8 +1,8 @@
-"""Reward of a program by hidden tests.
+"""Reward programs that pass hidden tests.
 
 The program runs in one sandbox on the tests' arguments. A second sandbox without model code grades
-the results, so the program cannot fake the verdict. Results that make the grading fail count as
-wrong, not as unscored.
+the results, so the program cannot fake the verdict. If the results make the grading fail, the
+reward is 0.
 """
 
 import json
@@ -19,8 +19,8 @@ from agentfly_core.sandbox.running import as_bytes, run
 
 SECONDS = 10.0
 MOST_SECONDS = 100.0
-"""The largest allowed value of the fact `seconds`. A slower program could exceed the time limit of
-the reward, and would then be unscored.
+"""The largest time limit in seconds that a problem may set for its tests (the fact `seconds`).
+With a longer limit, the reward itself could time out, and the episode would lack a score.
 """
 DISK = 8 * MIB  # above the size of the files
 LONGER = 100  # times the length of the expected result is wrong
@@ -78,7 +78,7 @@ with open("verdict.json", "w") as file:
 def _readable(problem: Problem) -> Examples:
     """Check the facts `function`, `tests` and `seconds` of a problem.
 
-    Raises ValueError for wrong facts. The returned Examples are empty, because the problem does not
+    Raises ValueError for wrong facts. Returns no example answers, because the problem does not
     contain a right program.
     """
     function, tests = problem.facts.get("function"), problem.facts.get("tests")

@@ -1,4 +1,4 @@
-"""Read right answers from a problem's fact `answer`, and make examples that check a reward."""
+"""Read right answers from a problem's fact `answer`, and make example answers to test a reward."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

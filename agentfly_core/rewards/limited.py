@@ -1,4 +1,4 @@
-"""Compute a reward from text of the model under kernel limits of time and memory.
+"""Compute a reward from model-written text, with limits of CPU time and memory.
 
 If the computation exceeds a limit, the answer counts as wrong.
 """

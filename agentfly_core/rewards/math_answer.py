@@ -60,10 +60,10 @@ def math(trajectory: Trajectory) -> float:
 
 
 def _readable(problem: Problem) -> Examples:
-    """Check the fact `answer` of a problem, and return an empty `Examples`.
+    """Check the fact `answer` of a problem, and return no example answers, because `math_with_tool`
+    returns 0 for each answer without a tool call.
 
-    Raises ValueError if the fact is missing, has a wrong type, or contains no answer. The result
-    is empty, because `math_with_tool` returns 0 for each answer without a tool call.
+    Raises ValueError if the fact is missing, has a wrong type, or contains no answer.
     """
     _rights(problem)
     return Examples((), ())

@@ -25,9 +25,9 @@ PARSED = {
     *(OF_GIVEN_NUMBERS, "intermediate_integration", "polynomial_multiplication"),
     "simple_integration",
 }
-"""Datasets with scorers that call sympy's `parse_expr` on the answer, which calls `eval`."""
+"""Datasets with scorers that call sympy's `parse_expr` on the answer. `parse_expr` calls `eval`."""
 CARELESS = ("game_of_life_halting", "puzzle24")
-"""Datasets with a single answer that earns 1 on every problem."""
+"""Datasets in which one answer gets the full score on every problem."""
 _READY = partial(require_package, "reasoning-gym==0.1.25", "reasoning-gym")
 _FUNCTIONS = frozenset({"Abs", "acos", "asin", "atan", "cos", "exp", "log", "sin", "sqrt", "tan"})
 _ARITHMETIC = (
@@ -99,8 +99,8 @@ def runs_code(dataset: str, answer: str) -> bool:
     """Whether a dataset's scorer would execute code other than arithmetic in an answer.
 
     Only the scorers of the datasets in EVALUATED and PARSED execute answers. The scorers of PARSED
-    use sympy's `parse_expr`, which also executes some texts that are not valid Python. So if an
-    answer to one of these datasets has a syntax error, the result is True. For "countdown", the
+    use sympy's `parse_expr`, which also executes some texts that are not valid Python. So for
+    datasets in PARSED, the result is True if the answer has a syntax error. For "countdown", the
     result is False only for arithmetic with whole numbers.
     """
     if dataset not in EVALUATED | PARSED:
@@ -116,10 +116,9 @@ def runs_code(dataset: str, answer: str) -> bool:
 
 
 def _is_of_whole_numbers(node: ast.AST) -> bool:
-    """Whether a part of an expression belongs to arithmetic with whole numbers.
+    """Whether a node of an expression's syntax tree is arithmetic with whole numbers.
 
-    Names such as x are refused. Otherwise an answer could contain x/x, which is 1, although the
-    problem does not give a 1.
+    Names are not allowed, because x/x could replace the number 1 in problems that do not give 1.
     """
     if isinstance(node, ast.Constant):
         return type(node.value) is int

@@ -1,4 +1,4 @@
-"""Parts from which authors make algorithms: advantages, losses, KL penalties, importance sampling,
+"""Building blocks of RL algorithms: advantages, losses, KL penalties, importance sampling,
 aggregation and batches.
 """
 

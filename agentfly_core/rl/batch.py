@@ -80,8 +80,8 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
     """Convert trajectories to a batch.
 
     Each context (sequence of tokens) with at least one trained token becomes a row. Trajectories of
-    untrained speakers (`Trajectory.policy` is set) do not become rows. Turns are numbered as in
-    `Trajectory.turns`. If a turn lacks a recorded temperature, `temperature` is used. Raises
+    untrained speakers (`Trajectory.policy` is set) do not become rows. The field `turn` has indices
+    into `Trajectory.turns`. If a turn lacks a recorded temperature, `temperature` is used. Raises
     ValueError if a row begins with a sampled token, because nothing predicts this token.
     """
     rows = [

@@ -77,8 +77,8 @@ class Needs:
     """
 
     signals_before_advantages: bool = False
-    """Whether advantages depend on log-probabilities or on values of the critic. These are then
-    computed before the advantages.
+    """Whether advantages depend on log-probabilities or on values of the critic. These
+    log-probabilities and values are then computed before the advantages.
     """
 
     greedy_episode: bool = False

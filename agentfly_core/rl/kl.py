@@ -77,14 +77,11 @@ class NoKL(Section):
         return {}
 
     def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
-        """Return the outcomes with the KL penalty subtracted from the rewards.
-
-        Penalties that are added to the loss, such as `LossKL`, return the outcomes unchanged.
-        """
+        """Return the outcomes unchanged. `RewardKL` overrides this method to subtract a penalty."""
         return outcomes
 
     def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """Return the losses of tokens with the penalty added."""
+        """Return the losses unchanged. `LossKL` overrides this method to add a penalty."""
         return losses
 
 

@@ -1,5 +1,5 @@
-"""The outcomes of an update: rewards of trajectories and of tokens, single rewards by name, and the
-groups of trajectories that advantages compare.
+"""The outcomes of an update: the rewards of trajectories and of tokens, the values of each single
+reward, and the groups of trajectories whose rewards are compared to compute advantages.
 """
 
 import math
@@ -27,9 +27,10 @@ class Outcomes:
     have the same problem. The first trajectory has two turns, and the second has one turn.
 
         rewards       tensor([1.0, 0.0])             float64 [n], the weighted sum of all rewards
-        token_rewards float64 [n, longest], in the layout of `sequences`. The reward of a turn is on
-                      its last sampled token. The sum of row i is `rewards[i]`, or 0 if the
-                      batch has no sampled tokens of trajectory i.
+        token_rewards float64 [n, longest], where `longest` is the largest number of sampled tokens
+                      of a trajectory. Row i has the rewards of the sampled tokens of trajectory i.
+                      The reward of a turn is on its last sampled token. The sum of row i is
+                      `rewards[i]`, or 0 if the batch has no sampled tokens of trajectory i.
         parts         {"exact": tensor([1.0, 0.0])}  for each reward, its unweighted values,
                                                      float64 [n]
         weights       {"exact": 1.0}                 the weight of each reward
@@ -71,13 +72,13 @@ class Outcomes:
         return {i for i, reward in enumerate(self.rewards.tolist()) if reaches(reward, bound)}
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-        """Apply the function `how` to each group of trajectories, and return the results [n].
+        """Apply the function `how` to each group. Return one result for each trajectory, [n].
 
-        Each tensor in `values` is [n]. For two tensors, the call is `how(first, means_1, means_2)`.
-        `first` contains the entries of the first tensor for the trajectories of the group.
-        `means_1` and `means_2` contain one entry for each episode of the group: the mean of the
-        first or of the second tensor over the trajectories of the episode. All trajectories of a
-        group get 0 if `means_1` contains nan, or if all entries of `means_1` are equal.
+        Each tensor in `values` also has one entry for each of the n trajectories. For two tensors,
+        the call is `how(first, means_1, means_2)`. `first` has the entries of the first tensor for
+        the trajectories of the group. `means_1` has the mean of these entries for each episode of
+        the group. `means_2` has the same means of the second tensor. All trajectories of a group
+        get 0 if `means_1` contains nan, or if all entries of `means_1` are equal.
 
         Example with `how=centred`: the rewards 1, 0, 3, 3 in the groups (0, 1) and (2, 3) give 0.5,
         -0.5, 0, 0. Second example: a group has two episodes. The first episode has two trajectories
@@ -141,7 +142,7 @@ def outcomes(
 
 
 def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
-    """Return the unweighted values of a reward [n].
+    """Return the unweighted value of a reward for each trajectory, float64 [trajectories].
 
     The value is nan if the task of the trajectory does not have this reward.
     """
@@ -152,9 +153,10 @@ def _part(scored: Iterable[tuple[Trajectory, Scored]], name: str) -> Tensor:
 
 
 def _states(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the state key of the environment before each turn.
+    """Return for each turn a text that identifies the state of the environment before the turn.
 
-    If a turn lacks a state key, the text of the messages since the previous turn is used.
+    The text has the results of `Environment.state_key`. Without such results, the messages since
+    the previous turn are used.
     """
     return tuple(turn.state or repr(turn.read) for turn in trajectory.turns)
 
@@ -210,10 +212,11 @@ def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tens
 
 
 def _token_numbers(layout: Sequences, leaves: Sequence[Sequence[int]]) -> Tensor:
-    """Return a number for each sampled token, int64 [trajectories, longest], -1 for padding.
+    """Return a number for each sampled token, int64 [trajectories, longest]. Padding gets -1.
 
-    A fork is a trajectory that branched off from its parent, so it contains sampled tokens of the
-    parent. Such a token has the same number in the parent and in all forks.
+    `longest` is the largest number of sampled tokens of a trajectory. A fork is a trajectory that
+    branched off from its parent, so it contains sampled tokens of the parent. Such a token has the
+    same number in the parent and in all forks.
     """
     most = max([1, *map(len, leaves)])
     leaf = torch.zeros(len(leaves), most, dtype=torch.int64)
@@ -264,9 +267,10 @@ def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
 
 
 def _token_rewards(layout: Sequences, by_turn: Sequence[Sequence[float]]) -> Tensor:
-    """Return the rewards of tokens, float64 [trajectories, longest].
+    """Return the rewards of sampled tokens, float64 [trajectories, longest].
 
-    The last sampled token of a turn gets the reward of the turn. All other tokens get 0.
+    `longest` is the largest number of sampled tokens of a trajectory. The last sampled token of a
+    turn gets the reward of the turn. All other tokens get 0.
     """
     rewards = torch.zeros(layout.turns.shape, dtype=torch.float64)
     last = last_of_turns(layout.turns)

@@ -1,4 +1,4 @@
-"""A child process of an environment: it answers each line of JSON with a line of JSON."""
+"""A child process of an environment. The process answers lines of JSON with lines of JSON."""
 
 import asyncio
 import functools

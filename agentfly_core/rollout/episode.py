@@ -60,7 +60,7 @@ class Episode(Speaker):
     - `closing`: the tool results after the last reply; the model has not read them
     - `speakers`: all speakers; the first one is the main speaker
     - `session`: the sampler of the replies, shared with concurrent episodes
-    - `makes`: functions that create the speakers for which a chat service replies, by role
+    - `makes`: for each role with a chat service, a function that creates a speaker of the role
     - `counts`: counts of events, which become metrics
     """
 
@@ -306,8 +306,8 @@ class Episode(Speaker):
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
         """Register `count` concurrent branches that begin with the history of `trunk`.
 
-        While these branches run, `trunk` requests no replies. The sampler counts the first branch
-        in place of `trunk`, so only further branches are reported to the sampler.
+        While these branches run, `trunk` requests no replies. The sampler already counts `trunk` as
+        a running coroutine, so the first branch replaces `trunk` and is not reported again.
         """
         for _ in range(count):
             if trunk.parts:

@@ -79,7 +79,8 @@ class EpisodeState:
     async def snapshot(self) -> Snapshot:
         """Return the saved states of all environments, by class.
 
-        Raises the same errors as `state_of`.
+        Raises NotImplementedError if an environment does not implement `snapshot`. Raises
+        ServiceFailure for any other error of `snapshot`.
         """
         environments = self.environments
         return {
@@ -97,17 +98,18 @@ class EpisodeState:
             await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 
     async def state_key(self) -> str:
-        """Return a name of the environments' state: the results of `state_key`, joined by spaces.
+        """Return the names of the environments' states, joined by spaces.
 
-        Raises the same errors as `state_of`.
+        `Environment.state_key` returns each name. Raises ServiceFailure if this method fails.
         """
         return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
 
     async def fork(self, count: int, before_reply: bool = False) -> None:
         """Record `count` forked episodes, which continue from the current point of this episode.
 
-        `before_reply` is True if the setting `rollout.branching` makes the fork before a reply.
-        Raises ServiceFailure if an environment's `snapshot` fails.
+        `before_reply` is True for a fork before a reply, which the setting `rollout.branching`
+        requests. It is False for a fork that the agent requests with `Episode.fork`. Raises
+        ServiceFailure if an environment's `snapshot` fails.
         """
         try:
             snapshot = await self.snapshot()
@@ -132,9 +134,9 @@ class EpisodeState:
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
         """Run a request (a reply, a tool call or a snapshot) as a task that `end` can cancel.
 
-        `held` is True for a reply that the sampler delays until each running coroutine of the
-        episode has requested a reply. Raises EpisodeOver if the episode is over or the agent was
-        cancelled.
+        `held` is True for a reply of a sampler that samples in batches. Such a sampler first waits
+        until each running coroutine of the episode has requested a reply. Raises EpisodeOver if the
+        episode is over or the agent was cancelled.
         """
         if self.over or is_cancelled():
             work.close()

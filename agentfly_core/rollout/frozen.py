@@ -77,8 +77,8 @@ class Cast(SamplerSession):
     def of(self, speaker: str) -> SamplerSession:
         """Return the session that samples the replies of a speaker.
 
-        If a chat service replies for the speaker's role, return this Cast, because a chat service
-        does not use a session.
+        If a chat service replies for the speaker's role, no such session exists, and this Cast is
+        returned.
         """
         role = speaker.partition("/")[0]
         # a chat service answers requests one by one, and has no hidden states

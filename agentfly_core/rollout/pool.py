@@ -194,10 +194,9 @@ class Pool:
         return self._places.pop()
 
     def _put(self, instance: Instance | None) -> None:
-        """Return a slot with an idle `instance` to the pool. If `instance` is None, the slot is
-        empty.
+        """Add a slot with an idle `instance` to the slots that can be leased.
 
-        Leases prefer slots with an instance.
+        If `instance` is None, an empty slot is added. Leases prefer slots with an instance.
         """
         # Leases take slots from the right, so they get idle instances before empty slots. `_free`
         # is increased last, because a waiting lease then takes the rightmost slot at once.

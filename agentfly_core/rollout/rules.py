@@ -87,7 +87,7 @@ class EpisodeSpec:
     def leaves(self) -> int:
         """The number of episodes to play: this episode and the further episodes in `spares`.
 
-        The number stays the same if forks replace spares.
+        Each fork replaces one spare, so forks do not change this number.
         """
         return 1 + len(self.spares)
 
@@ -239,8 +239,8 @@ class EpisodeRules:
     """The rules of an episode. Lengths are in tokens.
 
     - `stop`: all strings that may end a reply
-    - `end_tokens`: the tokens of the model that end a reply. A reply also ends at the stop tokens
-      of the template, which this field need not contain.
+    - `end_tokens`: the tokens of the model that end a reply, in addition to the template's stop
+      tokens
     - `memory`: the folder that `Episode.memory` returns; None means an empty folder
     - `frozen`: maps each role that is not trained to the policy or chat service that replies for it
     - `branching`: the settings of `rollout.branching`, or None if episodes do not branch
@@ -364,9 +364,9 @@ class EpisodeRules:
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
         """Return the error for a prompt of `tokens` tokens, which leaves no room for a reply.
 
-        The error is PromptTooLong if the main speaker (`is_main`) reads exactly the messages that
-        `opening` returns. The error is EpisodeOver for any other prompt, for example for a first
-        prompt with a text from the `reset` of an environment.
+        The error is PromptTooLong if the main speaker (`is_main`) reads the prompt, and the prompt
+        has only the messages that `opening` returns. The error is EpisodeOver for any other prompt,
+        for example for a first prompt with a text from the `reset` of an environment.
         """
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)

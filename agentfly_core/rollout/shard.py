@@ -61,7 +61,7 @@ async def play(
     resources: ResourceManager,
     again: bool = False,
 ) -> PlayedEpisode:
-    """Play an episode. In the result, the trajectory with the answer comes first.
+    """Play an episode. The trajectory of the speaker that gave the final answer comes first.
 
     An episode ends FAILED if a service fails, if the episode exceeds its deadline, or if the agent
     raises an error before the first reply. If the agent raises an error after a reply, the
@@ -116,10 +116,11 @@ async def collect(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard (a batch) of episodes concurrently.
 
-    For each episode, `watch` is called with the trajectory that contains the answer. Forks and
-    spare episodes (see `EpisodeSpec`) are played after all other episodes have ended. Forks of
-    these forks are played in a further round, and so on. If a fork began as soon as its parent
-    ends, the timing of episodes would decide which requests share a batch of the sampler.
+    After each episode, `watch` is called with the trajectory of the speaker that gave the final
+    answer (without an answer, of the main speaker). Forks and spare episodes (see `EpisodeSpec`)
+    are played after all other episodes have ended. Forks of these forks are played in a further
+    round, and so on. If a fork began as soon as its parent ends, the timing of episodes would
+    decide which requests share a batch of the sampler.
 
     At most `spec.at_once` episodes that need environments run at once. If one of the environment
     classes has a lower limit, this lower limit applies. So a running episode never waits for an
@@ -345,7 +346,7 @@ def _record(
     ending: Ending,
     error: str | None = None,
 ) -> list[Trajectory]:
-    """Return the trajectory with the answer, followed by the other speakers' trajectories."""
+    """Return the speakers' trajectories. The speaker that gave the final answer comes first."""
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     main, *others = episode.speakers
     policies = {role: frozen.name for role, frozen in spec.frozen.items()}

@@ -101,13 +101,13 @@ class Speaker:
         return self.name.partition("/")[0]
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
-        """Sample a reply in the speaker's first context; see `Context.reply`."""
+        """Sample a reply in the speaker's default context; see `Context.reply`."""
         return await self._first.reply(*read, **sampling)
 
     async def hidden(
         self, layers: Sequence[int] | None, *read: Message | Observation
     ) -> HiddenStates:
-        """Return hidden states in the speaker's first context; see `Context.hidden`."""
+        """Return hidden states in the speaker's default context; see `Context.hidden`."""
         return await self._first.hidden(layers, *read)
 
     async def reply_to(
@@ -143,7 +143,7 @@ class Speaker:
         """Execute calls in order. Adjacent calls of parallel tools run concurrently.
 
         The observation of an invalid call is an error. Raises EpisodeOver after a successful call
-        of a tool that ends the episode, and ServiceFailure if a service fails.
+        if the tool ends the episode. Raises ServiceFailure if a service fails.
         """
         return await self.state.do(self._tools.call(self.history, *calls))
 
@@ -205,7 +205,7 @@ class Speaker:
 
     @property
     def history(self) -> EpisodeBranch:
-        """The branch (the history of replies) to which the calling agent code belongs."""
+        """The branch (a history of replies) of the coroutine that reads this property."""
         return self.state.branch
 
     @property
@@ -351,7 +351,7 @@ class Speaker:
         return max(0, self.rules.max_sampled_tokens - sampled)
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
-        """Return False. `Episode` overrides this method to compare `messages` with its opening."""
+        """Return False. In `Episode`, return whether `messages` are its first messages."""
         return False
 
     def _place(
@@ -362,11 +362,11 @@ class Speaker:
         form: Form,
         prompt: str,
     ) -> EpisodePlace:
-        """Return the key of a reply among the episode's replies. It does not depend on timing.
+        """Return the key of a reply in the episode. The key does not depend on timing.
 
-        In the conversation that begins with the opening, the key is the index of the reply. For
-        other conversations, repeated prompts and replies in `gather`, the key contains the speaker,
-        the prompt's digest, the number of earlier replies to this prompt, and the branch number.
+        In the conversation that begins with the episode's first messages, the key is the reply's
+        index. In other conversations, in `gather`, and for a repeated prompt, the key contains the
+        speaker, the prompt's digest, the count of earlier replies to it, and the branch number.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

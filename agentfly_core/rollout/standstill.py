@@ -23,9 +23,9 @@ Chain: TypeAlias = "Sequence[CoroutineType[Any, Any, Any]]"
 
 @dataclass
 class Parts:
-    """The running coroutines of `gather`, by branch, with their pending replies and tool calls.
+    """The running coroutines of `Episode.gather`, and their pending replies and tool calls.
 
-    With this record, `running` finds coroutines that wait for each other and cancels them.
+    The method `running` finds coroutines that wait for each other, and cancels them.
 
     Some samplers delay a pending reply until every running coroutine has made a request. Such a
     reply is called held. `_pending` contains a pair (branch, held) for each pending reply or tool
@@ -111,7 +111,7 @@ class Parts:
                 arrived.set_exception(self.failure)
 
     async def _watch(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
-        """Cancel the tasks if several checks in a row find that no coroutine can continue.
+        """Cancel the tasks if several successive checks find that no coroutine can continue.
 
         The constant LOOKS is the number of these checks. A single check could be wrong, for example
         after the process was paused.

@@ -48,8 +48,8 @@ class Piece:
     - `read`: text that the model read
     - `sampled`: text that the model sampled
     - `said`: the text of a reply from a chat service
-    - `after`: a tool's result after the last reply, which the model did not read
-    - `context`: the number of the context (sequence of tokens) to which the next pieces belong
+    - `after`: a tool result that follows the last reply, so the model did not read this result
+    - `context`: a switch to another context (sequence of tokens). The text is the context's number.
     """
 
     kind: PieceKind
@@ -246,8 +246,9 @@ def lines(piece: Piece, width: int) -> list[str]:
 def table(stored: Episodes) -> DataFrame:
     """Return a table with one row for each trajectory.
 
-    The columns are the problem, the chain, the total reward, the text of the episode (see
-    `marked`), the answer, the ending, the numbers of turns and sampled tokens, and each reward.
+    The columns are the prompt, the index of the episode among the problem's episodes (`chain`), the
+    total reward, the text of the episode (see `marked`), the answer, the ending, the numbers of
+    turns and sampled tokens, and each reward.
     """
     import pandas as pd  # takes half a second
 

@@ -1,4 +1,4 @@
-"""Checks and notes about a run before a command starts or continues the run."""
+"""Check a run before a command starts or continues it, and point out similar runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,8 @@ class RunRequest:
     def check_new(self) -> None:
         """Check a new run before its start. Existing runs are not checked.
 
-        Raises ValueError for unusable settings, or if a frozen policy or chat service is missing.
+        Raises ValueError for unusable settings. Also raises ValueError if the policy or the chat
+        service of a speaker does not exist.
         """
         if record_of(self.experiment.store, self.name) is None:
             _ = self.experiment.frozen  # raises for a missing policy or chat service
@@ -41,8 +42,8 @@ class RunRequest:
         """Raise ValueError if settings or the author's code changed since the run began.
 
         If `accept` is True, changed code is accepted and recorded, unless the run has finished all
-        its steps. Resumable settings may change; see `refuse_other_settings`. A new run is not
-        checked.
+        its steps. Some settings, such as `keep_policies`, may change; see `refuse_other_settings`.
+        A new run is not checked.
         """
         settings, name, store = self.experiment.settings, self.name, self.experiment.store
         if record_of(store, name) is None:
@@ -54,10 +55,10 @@ class RunRequest:
         refuse_other_code(known_run(store, name), settings.code)
 
     def notes(self, command: str) -> Iterator[str]:
-        """Yield notes if a similar run could be continued instead of starting this new run.
+        """Yield messages for the user if a similar run exists that could be continued instead.
 
-        The similar run has fewer steps, or was made before the code was edited. `command` is the
-        command as the user typed it.
+        The similar run has fewer steps, or was started with other code. `command` is the command
+        as the user typed it.
         """
         store, settings = self.experiment.store, self.experiment.settings
         if record_of(store, self.name) is not None:
@@ -96,9 +97,9 @@ def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
     """Return an existing run that could be continued instead of starting a run with `settings`.
 
     The existing run may have other code or fewer steps. All other settings are the same. Runs with
-    the same code are preferred. Among several runs, the newest run is returned. A run with the same
-    code and the same number of steps is skipped. In this case, the user has given the new run
-    another name on purpose.
+    the same code are preferred. Among several runs, the newest run is returned. A run with the
+    same code and the same number of steps is skipped, because the user has chosen another name on
+    purpose.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

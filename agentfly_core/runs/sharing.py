@@ -34,14 +34,14 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
 
 
 def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
-    """Copy policies of other runs from the store `store` to the store `again`.
+    """Copy what a run needs from other runs, from the store `store` to the store `again`.
 
-    These are the policy from which the run in `record` starts (its parent), and the reference
-    policy of the KL penalty. The following data is copied, too:
+    The following is copied for the run that `record` describes:
 
+    - its parent (the policy from which the run starts) and the reference policy of the KL penalty
     - the base models and the memories (folders of files) of both policies
     - the learner state of the parent
-    - run.json and start.json of all runs in `store`, except the run in `record`
+    - run.json and start.json of all other runs in `store`
     """
     parent = record["parent"]
     policies = [Pointer.of(it, "run.json") for it in (parent, record["reference"]) if it]

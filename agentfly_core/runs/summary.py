@@ -63,11 +63,10 @@ class Evaluation:
     rewards: Mapping[str, float] = field(default_factory=dict)
 
     def seconds_since(self, time_ms: int) -> float:
-        """Return the seconds that a run has spent on this evaluation and the evaluations in
-        `datasets`.
+        """Return the seconds that a run has spent on this evaluation, including its `datasets`.
 
-        `time_ms` is the time at which the run began. Evaluations that ended earlier are not
-        counted, because the run has reused them.
+        `time_ms` is the time at which the run began. Evaluations that ended before this time are
+        not counted, because the run has reused them.
         """
         own = self.seconds if self.time_ms >= time_ms else 0.0
         return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
@@ -305,8 +304,8 @@ def before_steps(
     """Return the outputs of the stages before the first step, in order: `{"prepare": [...],
     "model": [...], "warm_start": [...]}`.
 
-    The entry `warm_start` has the demonstrations, followed by the policy of each round. If the run
-    starts from a policy of another run (`parent`), the entry `model` is left out.
+    The entry `warm_start` has the demonstrations, followed by the policy of each warm-start round.
+    If the run starts from a policy of another run (`parent`), the entry `model` is left out.
     """
     models = {} if parent else {"model": [model]}
     return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}

@@ -57,7 +57,7 @@ class ForkServer:
 
         `cgroups` are file descriptors of the control groups that the process enters. The server
         process of this backend imports `modules` before the fork. Raises Unavailable if the server
-        has died or cannot be started.
+        cannot be started, or dies during the call.
         """
         link = self._link
         if link is None or not self.alive():
@@ -198,10 +198,10 @@ class Bubblewrap(_PerExecution):
 
 
 class Unsafe(_PerExecution):
-    """A backend without isolation. Each execution starts a plain process, which may start others.
+    """A backend without isolation. Each execution starts a plain process.
 
-    Without control groups, the memory limit applies to each of these processes, and not to all of
-    them together.
+    If the process starts further processes, the memory limit applies to each process separately,
+    except on machines where control groups limit all processes together.
     """
 
     name = "unsafe"

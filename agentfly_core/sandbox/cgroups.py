@@ -33,9 +33,9 @@ class Cgroup:
     entries: tuple[int, ...] = ()
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits of the groups.
+        """Set the memory limit and the process limit of the control groups.
 
-        The groups allow one more process than `limits`, because the init process is also in them.
+        The process limit is `limits.processes + 1`, because the init process also counts.
         """
         # in this order, because v1 refuses a limit of memory.memsw that is lower than the limit of
         # memory
@@ -60,7 +60,7 @@ class Cgroup:
         return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
     def removed(self) -> bool:
-        """Remove the groups. Return False if a group still contains processes."""
+        """Remove all control groups of the execution. Return False if processes are left."""
         for folder in self.folders:
             try:
                 folder.rmdir()
@@ -104,8 +104,9 @@ class Cgroups:
                 Cgroup((folder,)).removed()
 
     def fresh(self) -> Cgroup:
-        """Create the groups of an execution. Limits are set later with `Cgroup.limit`. After the
-        execution, pass the result to `end`.
+        """Create the control groups of an execution. Limits are set later with `Cgroup.limit`.
+
+        After the execution, pass the returned Cgroup to `end`.
         """
         name = f"{PREFIX}{next(_NUMBERS)}-{own_mark()}"
         folders, entries = tuple(parent / name for parent in self.parents), list[int]()

@@ -56,9 +56,9 @@ def words(command: Sequence[str], files: Sequence[str], link: socket.socket) -> 
     """Return a command that runs `command`, such as `["python", "agent.py"]`, in a sandbox.
 
     `files` are visible in the sandbox. The program can connect to port 80 inside the sandbox. The
-    sandbox sends the listening socket of this port over `link`. At the other end of `link`, the
-    function `listener` receives the socket, to serve the program's requests. Raises OSError or
-    CalledProcessError if the interpreter `command[0]` cannot be run.
+    sandbox sends the listening socket of this port over `link`. Call `listener` with the other end
+    of `link` to receive the socket. Raises OSError or CalledProcessError if the interpreter
+    `command[0]` cannot be run.
     """
     python, *paths = _interpreter(command[0])
     shown = [*map(os.path.abspath, files), *paths]

@@ -1,6 +1,6 @@
 """The report of `agentfly doctor --sandbox`.
 
-It describes the sandbox and the results of attacks.
+It describes the sandbox, and the results of test attacks on the sandbox.
 """
 
 import platform

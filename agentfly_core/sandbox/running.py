@@ -1,4 +1,4 @@
-"""Run Python in a sandbox: either one program, or a session that keeps its state."""
+"""Run Python in a sandbox: one program, or several calls in one interpreter (a session)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -64,7 +64,7 @@ class Session:
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code with the state of the session.
+        """Run code with the variables of earlier calls.
 
         `collect` lists the names of files to return. Concurrent calls are processed one after
         another. If a call is cancelled, the interpreter ends.
@@ -98,7 +98,7 @@ async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
             result = await it.run("print(7 * x)")
             result.stdout, it.alive         # "42\\n", True
 
-    The state is kept even if the code of a call raises an error or calls `exit`. Processes are
+    Variables are kept even if the code of a call raises an error or calls `exit`. Processes are
     paused between calls. The limits on time, CPU time and output apply to each call. The limits on
     memory, processes and disk apply to the whole session. If the interpreter has ended, `alive` is
     False, and the next call starts a new interpreter. Raises Unavailable if the sandbox does not

@@ -61,8 +61,8 @@ class Sandbox:
     ) -> AsyncIterator[Execution]:
         """Yield the connection to an execution, i.e. to processes that can run code.
 
-        The execution ends at the end of the `async with` block. It runs one request. After a
-        request with `ExecRequest.kept`, it can run further requests. Raises OSError if the
+        The execution ends at the end of the `async with` block. The execution runs one request. If
+        the request sets `ExecRequest.kept`, further requests can follow. Raises OSError if the
         execution cannot be started.
         """
         spare = None if modules else self._spared()
@@ -138,8 +138,8 @@ SECONDS_TO_NOTICE = 0.2  # the time until the death of a server is noticed
 
 
 Waiting = tuple[socket.socket, Cgroup]
-"""An execution (processes that can run code) before its first request: the connection to its init
-process, and its control groups.
+"""An execution (processes that can run code) before its first request: the connection to the init
+process, and the control groups of the processes.
 """
 
 

@@ -21,7 +21,7 @@ from agentfly_core.sandbox.sandbox import Sandbox
 
 @dataclass(frozen=True)
 class Target:
-    """The targets of the attacks on this machine: a file, a port and a process."""
+    """What the attacks try to reach on this machine: a file, a port and a process."""
 
     file: Path
     secret: str

@@ -31,8 +31,8 @@ EXPIRY = 120.0
 LOOK = 5.0
 logger = logging.getLogger(__name__)
 _since: dict[tuple[str, str], float] = {}
-"""For the address of a lock object and each of its ETags, the monotonic time at which this process
-first saw this ETag.
+"""Maps the address and the ETag of a lock object to the monotonic time in seconds at which this
+process first saw this ETag.
 """
 
 
@@ -240,7 +240,7 @@ class Lease:
     def release(self) -> None:
         """Mark the lock object as released.
 
-        The object is not removed, because the next owner increases its fencing number.
+        The object is kept, so that the next owner can increase the fencing number in it.
         """
         self._write(released=True)
 

@@ -78,7 +78,7 @@ def locked(run: str, who: str) -> Locked:
 
 
 def in_words(owner: Owner | None) -> str:
-    """Return the name of a process for messages. An unknown process is "another process"."""
+    """Describe a process for an error message. For None, return "another process"."""
     return str(owner) if owner else "another process"
 
 

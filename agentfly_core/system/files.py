@@ -84,8 +84,8 @@ def make_readable(folder: Path) -> None:
 def uncache(folder: Path) -> None:
     """Remove the files of a folder from the page cache of the kernel, to free memory.
 
-    The next files that are read or written can then use this memory. In a virtual machine, this can
-    be faster than memory that was never used, for example 0.2 s instead of 1 s for 1 GiB.
+    The next files that are read or written can then use this memory. In a virtual machine, reused
+    memory can be faster than new memory, for example 0.2 s instead of 1 s for 1 GiB.
     """
     for path in filter(Path.is_file, folder.rglob("*")):
         with path.open("rb") as file:

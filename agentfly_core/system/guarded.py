@@ -70,10 +70,10 @@ class Lines:
 class GuardedProcess:
     """A child process that runs a Python module: `GuardedProcess("my_module", {}, 2, table)`.
 
-    The module's arguments on its command line are numbers of file descriptors. The first number is
-    one end of a socket, whose other end is the attribute `lines` of this object. The further
-    numbers are the arguments `files`, here `table`. `output`, here 2, is a file descriptor for
-    stdout and stderr of the child. If it is None, the child uses stdout and stderr of this process.
+    The module's arguments are file descriptors: one end of a socket, then `files`, here `table`.
+    The other end of the socket is the attribute `lines` of this object. `output`, here 2,
+    is a file descriptor for stdout and stderr of the child. If `output` is None, the child uses
+    stdout and stderr of this process.
 
     The child has the environment variables of this process and those in `env`, here `{}`. Secrets
     of the Prefect and MLflow servers are left out. The child and its descendants are killed when

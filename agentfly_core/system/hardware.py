@@ -14,9 +14,9 @@ them is slow on virtual machines, and longer spinning would take the cores from 
 TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
-"""With this environment variable, glibc keeps freed memory for the next update. Otherwise a virtual
-machine may need 2 s to provide each GiB again. The mapping is empty for glibc before 2.36, which
-rejects the thresholds in TUNABLES.
+"""The environment variable with which glibc keeps freed memory for the next update. Otherwise a
+virtual machine may need 2 s to provide each GiB again. Empty for glibc before 2.36, which rejects
+the thresholds in TUNABLES.
 """
 
 
@@ -52,7 +52,6 @@ def visible(gpus: Sequence[int]) -> list[str]:
 
     `gpus` has indices of visible GPUs. With `CUDA_VISIBLE_DEVICES=4,5,6,7`, the indices 0 and 1
     have the names `["4", "5"]`. If CUDA_VISIBLE_DEVICES is not set, the indices are the names.
-    Every GPU must be visible, which `devices.numbered` checks.
     """
     seen = os.environ.get(VISIBLE)
     if seen is None:

@@ -69,7 +69,7 @@ class ChildState:
 
 
 def main() -> None:
-    """Run the service in this program's arguments, and restart it up to RESTARTS times if it dies.
+    """Run the command of the service, and restart the service up to RESTARTS times if it dies.
 
     The service and all its descendants are killed when the owner (the process OWNER) dies, when the
     owner closes the lifeline pipe, or when the supervisor gets SIGTERM.

@@ -32,7 +32,7 @@ class Visible:
 
 
 Skill = Callable[[Visible], str | None]
-"""A function that returns a reply, or None if the skill does not apply."""
+"""A function that returns a reply, or None if it cannot reply to the conversation."""
 
 
 @dataclass

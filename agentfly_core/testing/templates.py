@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def check_template(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> dict[str, str]:
     """Check that a tokenizer's own chat template works in training (the setting `template: model`).
 
-    The template is tried on ten short conversations. Returns a dict with the result of each
-    conversation, for example "continues": new messages can be appended to the existing tokens.
+    The template is tried on ten short conversations. Returns a text for each conversation. For
+    example, "continues" means that new messages can be appended to the existing tokens.
 
         check_template(AutoTokenizer.from_pretrained("my-model"))["a call"]  # "continues"
 

@@ -27,7 +27,7 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 29500,
 }
-"""Environment variables for a learner with a single rank. No process opens MASTER_PORT."""
+"""Environment variables for a learner with a single rank. The port MASTER_PORT stays unused."""
 REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
@@ -124,8 +124,8 @@ class DeepSpeedLearner:
     def save_state(self, folder: Path) -> Callable[[], object]:
         """Copy the state of the workers, and write the copy in the background.
 
-        A run that continues from the copy gives the same policies as this run, bit by bit. Returns
-        a function that waits until the copy is written.
+        A run that continues from the copy gives exactly the same policies as this run. Returns a
+        function that waits until the copy is written.
         """
         results = self._results(jobs.SaveState(label=self._label, folder=folder.absolute()))
         next(results)

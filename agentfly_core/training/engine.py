@@ -77,7 +77,7 @@ class Memory:
 
 
 LearnerState = tuple[dict[str, Tensor], int]
-"""The tensors of a state by name, and the number of optimizer steps:
+"""The weights and optimizer state by tensor name, and the number of optimizer steps:
 `({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`.
 """
 
@@ -137,9 +137,9 @@ def set_hyper_parameters(engine: DeepSpeedEngine, update: Update, critic_rate: f
 def copy_state(engine: DeepSpeedEngine) -> LearnerState:
     """Copy the weights, the moments of AdamW and the number of optimizer steps.
 
-    Training that continues from this state gives the same weights as uninterrupted training, bit by
-    bit. All ranks must call this function together. Only the first rank gets the tensors. On the
-    other ranks, the returned dictionary of tensors is empty.
+    Training that continues from this copy gives exactly the same weights as uninterrupted training.
+    All ranks must call this function together. Only the first rank gets the tensors. On the other
+    ranks, the returned dictionary of tensors is empty.
     """
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):

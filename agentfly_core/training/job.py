@@ -32,7 +32,7 @@ class UpdateJob:
       `update.mini_batches` mini-batches.
     - `reference`: the folder of the reference policy of the KL penalty
     - `before`: the metrics of the last update. Algorithms with adaptive settings need these
-      metrics. One metric is the number of optimizer steps that were skipped in a row.
+      metrics. One metric is the number of consecutive skipped optimizer steps.
     - `held_out`: a file with demonstrations. Their loss is measured after the update.
     - `adapter`: the shape of the adapter, or None to train all weights. If `policy` is an adapter,
       its training continues. Otherwise a new adapter is initialised with `seed`.

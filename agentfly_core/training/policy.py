@@ -22,8 +22,8 @@ from agentfly_core.training.prefix_tree import PrefixTrees
 PIECES = {"cpu": 256, "cuda": 1024}
 """The number of tokens in a piece, for which logits are computed at the same time.
 
-Pieces are larger on a GPU, because the backward pass of each piece makes a gradient with the size
-of the output layer.
+In the backward pass, each piece makes a gradient with the size of the output layer. Large pieces
+make fewer of these gradients, so pieces are larger on a GPU.
 """
 
 
@@ -105,7 +105,8 @@ class Projection(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Compute the log-probabilities and the entropies of n tokens, each [n].
 
-        For many tokens, the backward pass computes the logits again to save memory.
+        With more than one piece of tokens, the backward pass computes the logits again to save
+        memory.
         """
 
         def chosen(
@@ -151,9 +152,9 @@ def load_policy(
 
     If the policy is an adapter, `base` is the folder of its base model. If `adapter` is set without
     `base`, the model gets a new adapter, which is initialised with `seed`. The critic is always
-    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0. At ZeRO stages 1
-    and 2, the weights in a saved learner state are sums over ranks, and such a sum turns -0.0 into
-    0.0. Raises OSError if the model is missing.
+    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0, so that a
+    continued run has the same bytes as an uninterrupted run. Raises OSError if the model is
+    missing.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and base is None:

@@ -1,10 +1,10 @@
 """Prefix sharing: rows with a common prefix become a tree of tokens, so the common prefix is
 computed only once.
 
-Trees are stored in preorder: the descendants of a token follow the token without gaps. The
-attention mask therefore follows from the index at which the descendants of each token end. The
-position of a token is its depth in the tree. The outputs are copied back to the original rows, so
-the loss is computed on the same rows as without prefix sharing.
+Trees are stored in preorder: the descendants of a token follow the token without gaps. Each token
+has the index of its last descendant, from which the attention mask is computed. The position of a
+token is its depth in the tree. The outputs are copied back to the original rows, so the loss is
+computed on the same rows as without prefix sharing.
 """
 
 from collections.abc import Sequence
@@ -82,8 +82,8 @@ class PrefixTrees:
         """Return the arguments for calling a causal language model on the trees.
 
         `config` is the model's config. The argument `attention_mask` is usually a single mask. If
-        `layer_types` in the config contains "sliding_attention", it is a dict with one mask for
-        "full_attention" and one mask for "sliding_attention".
+        `config.layer_types` contains "sliding_attention", `attention_mask` is a dict with one mask
+        for "full_attention" and one mask for "sliding_attention".
         """
         # in models without `layer_types`, a sliding window applies to every layer
         window = getattr(config, "sliding_window", None)

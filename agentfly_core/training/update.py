@@ -98,10 +98,11 @@ class Updater:
     ) -> RolloutBatch:
         """Return the batch with the log-probabilities and critic values that the algorithm needs.
 
-        `steps` is the number of optimizer steps of the update. If there is only one step, the step
-        itself computes the old log-probabilities. This method then computes them only for
-        algorithms with a critic, or with advantages that depend on them. With the setting
-        `update.old_logprobs: sampler`, the old log-probabilities in the batch do not change.
+        `steps` is the number of optimizer steps of the update. This method computes old
+        log-probabilities for more than one step, for algorithms with a critic, and for advantages
+        that depend on old log-probabilities. In all other cases, the only step computes them. With
+        the setting `update.old_logprobs: sampler`, the old log-probabilities in the batch do not
+        change.
         """
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)

@@ -61,8 +61,8 @@ class Worker:
         """Handle a request, and return its result.
 
         If the result is a function, the first rank calls it in the background, while the next
-        request is handled. A request to save the policy or the learner state raises ServiceLost
-        if the state in memory does not have the label of the request.
+        request is handled. A request to save the policy or the learner's state contains the label
+        of a state, such as "step/6". Raises ServiceLost unless the state in memory has this label.
         """
         if isinstance(request, jobs.AskLabel):
             return self.label

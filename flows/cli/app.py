@@ -97,8 +97,8 @@ docstring. The second line is an example.
 def agentfly(words: Sequence[str]) -> App:
     """Return the command line app.
 
-    `words` are the words of the command line, such as `["train", "--help"]`. The help of the first
-    word's command is the whole docstring of its function. Other commands have one line of help.
+    `words` are the words of the command line, such as `["train", "--help"]`. The command in the
+    first word gets the whole docstring of its function as help. Other commands get one line.
     """
     app = App(
         name="agentfly",

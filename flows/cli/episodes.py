@@ -98,8 +98,8 @@ def score(
 
     Args:
         run: RUN (all its steps), RUN@STEP or play:NAME
-        reward: import path of a reward; PATH=0.5 sets its weight, and PATH={weight: 0.5, ...} also
-            its settings; may be repeated
+        reward: import path of a reward, or PATH=0.5 with a weight, or PATH={weight: 0.5, ...} with
+            a weight and settings; may be repeated
     """
     store = store_at(store_uri)
     named, rewards = reference(run_named(store, run)), new_rewards(reward)

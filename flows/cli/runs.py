@@ -23,7 +23,7 @@ def list_runs(
         sort: the order of the runs: name, time (the newest run first), success (the best run
             first) or step (the run with the most steps first)
         filters: show only runs that meet a condition, such as experiment=NAME, state=stopped,
-            tag=WORD or update.learning_rate=3e-4, or runs that have this text in their name,
+            tag=WORD or update.learning_rate=3e-4; any other text must occur in the run's name,
             experiment, state, tags or changed settings; may be repeated, and a run must meet
             all filters
     """

@@ -81,7 +81,7 @@ class Display:
             self._bars.update(self._run, completed=max(0, report.step - 1), note=note)
 
     def _print_last(self) -> None:
-        """Print the line of the last stage.
+        """Print a line for the stage of the latest report.
 
         The duration in this line is measured from the last report of the previous stage.
         """

@@ -1,4 +1,4 @@
-"""The checks of this machine by `agentfly doctor`, with a remedy for each failed check."""
+"""The command `agentfly doctor`: check this machine, and show a remedy for each failed check."""
 
 import operator
 import os

@@ -43,8 +43,8 @@ def prefect_server(state: Path, port: int) -> Program:
 def server_env(state: Path) -> dict[str, str]:
     """Return the environment variables of a project's Prefect server.
 
-    One variable has the server's password. By another variable, AGENTFLY_SERVES, other processes
-    find the server.
+    One variable has the server's password. The variable AGENTFLY_SERVES marks the server, so that
+    other processes can find the server.
     """
     return {
         GUARD: f"{USER}:{password(state)}",
@@ -169,9 +169,9 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
 def open_flow_run(places: Places, flow_run: str) -> None:
     """Print the address of a flow run in the Prefect UI.
 
-    If no server is running, also print the server's user and password, or the path of the
-    password's file if stdout is not a terminal. Then replace this process by a Prefect server with
-    this address.
+    If no server is running, also print the server's user and password, and replace this process by
+    a Prefect server with this address. If stdout is not a terminal, the path of the password's file
+    is printed instead of the password.
     """
     port = free_port(PORT)
     print(flow_run_page(places.api or f"http://127.0.0.1:{port}/api", flow_run), flush=True)

@@ -178,7 +178,7 @@ class Deployments:
     """Keeps the deployments of a project up to date: `Deployments(state / LOG, deployable())`.
 
     `inputs` is the result of `deployable` at the last attempt to deploy. `failures` counts the
-    failed attempts in a row. `looks` counts the calls of `renew` since the last attempt.
+    consecutive failed attempts. `looks` counts the calls of `renew` since the last attempt.
     """
 
     log: Path
@@ -189,9 +189,9 @@ class Deployments:
     def renew(self) -> None:
         """Deploy the flows if the result of `deployable` has changed or the last attempt failed.
 
-        After one failure, the next call of `renew` tries again. After 2, 3, 4, ... failures in a
-        row, the 2nd, 4th, 8th, ... call after the last attempt tries again, at the latest the 64th
-        call. These pauses save CPU time, because each attempt takes seconds.
+        After the first failure, the next call of `renew` tries again. With each further failure,
+        the number of calls until the next attempt doubles, up to 64. These pauses save CPU time,
+        because each attempt takes seconds.
         """
         before, self.inputs = self.inputs, deployable()
         self.looks += 1
@@ -211,7 +211,7 @@ def deployable() -> list[object]:
 
     If the values have changed since the last deployment, the flows must be deployed again. The
     values are the modification time of prefect.yaml, and the names of the experiments, of their
-    flows, and of the sites.
+    flows, and of the sites (settings of machines).
     """
     path = Path("prefect.yaml")
     changed = path.stat().st_mtime_ns if path.is_file() else None

@@ -41,9 +41,8 @@ def create_schedule(client: SyncPrefectClient) -> None:
 def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date on which a flow run starts, in the time zone of its schedule.
 
-    The date of a flow run without a schedule is in the local time zone. For scheduled flow runs,
-    the local time zone could give two nights the same date, when the clocks in one of the two time
-    zones are changed.
+    The date of a flow run without a schedule is in the local time zone. In the local time zone, two
+    scheduled nights could have the same date, for example after a change to daylight saving time.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

@@ -78,7 +78,7 @@ class FlowWork:
     def happened(self, entry: NightEntry) -> None:
         """Handle a new entry of the night ledger.
 
-        Log the entry. If the event is `began` (of a night), do nothing else. For any other event:
+        Log the entry. If the event is `began` (a night begins), do nothing else. For other events:
 
         - Send the entry to Prefect as an event.
         - If the event is `awaits_approval`, request approval.
@@ -105,8 +105,8 @@ class FlowWork:
 class Match:
     """A comparison of two policies on the held-out problems of an experiment.
 
-    Services are started to play missing episodes. `owner` is the name of the nightly run to
-    which the services belong, and `logs` is the folder of the services' logs. An example is
+    Services are started to play episodes that the store lacks. `owner` is the name of the nightly
+    run to which the services belong, and `logs` is the folder of the services' logs. An example is
     `Match(experiment, champion, challenger, "nightly-2026-11-21",
     Path(".agentfly/logs/nightly-2026-11-21"))`.
     """

@@ -38,8 +38,9 @@ class ChatService:
     """A chat service: `ChatService("judge", site.endpoints["judge"], store)`.
 
     `store` stores each answer under the digest of its request. `pause` is the time in seconds
-    before the second attempt. The pause doubles with each further attempt. All connections share
-    the budget and the limit of concurrent requests.
+    before the second attempt. The pause doubles with each further attempt, up to 60 seconds. All
+    connections share the limits of requests and tokens (the budget). Each event loop has its own
+    limit of concurrent requests.
     """
 
     def __init__(self, name: str, settings: Endpoint, store: Store, pause: float = 1.0) -> None:

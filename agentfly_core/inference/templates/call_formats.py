@@ -200,8 +200,8 @@ FORMATS: Mapping[FormatName, CallFormat] = {
         _llama,
     ),
 }
-"""Formats by name. `format_of` tries them in this order, so formats with a more specific `sign`
-come first.
+"""Formats by name. `format_of` returns the first format whose pattern `sign` occurs in a call, so
+more specific patterns come first.
 """
 
 

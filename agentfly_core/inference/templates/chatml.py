@@ -158,7 +158,7 @@ class Hermes:
     def _reply(self, message: Message) -> tuple[int, ...]:
         """Return the tokens of a reply without its header.
 
-        The function that `reply_encoder` returns gives the same tokens for the text of the reply.
+        An encoder made by `reply_encoder` gives the same tokens for the text of the reply.
         """
         text = self._text.mark(reply_text(message), special=False)
         whole = self._text.encode(f"{self._before}assistant\n{text}{self._behind}")[:-1]

@@ -47,8 +47,8 @@ _CONVERSATION = """\
 def jinja_text(tools: str | None) -> str:
     """Return the text of the Jinja template.
 
-    `tools` is the text of the list of tools, with the placeholder `{signatures}`. If it is None,
-    the template does not list tools.
+    `tools` is the text that lists the tools in a prompt. The tools replace the placeholder
+    `{signatures}` in this text. If `tools` is None, the template does not list tools.
     """
     if tools is None:
         return _SYSTEM + _CONVERSATION

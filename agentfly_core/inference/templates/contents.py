@@ -1,4 +1,4 @@
-"""Hide added tokens in the contents of messages from a Jinja template.
+"""Hide the names of added tokens in messages that a Jinja template renders.
 
 Added tokens are tokens such as `<|im_end|>` that a tokenizer recognizes by their name in a text.
 """
@@ -15,8 +15,8 @@ FIRST, ESCAPE = 0x100000, "\U0010fffd"
 PLANE = 0x10000
 """The number that is subtracted from the code point of a character to escape it.
 
-Placeholders of added tokens are private characters of Unicode's last plane. If a content contains
-such a character, the character is escaped.
+Placeholders of added tokens are private characters of Unicode's last plane. If the text of a
+message contains such a character, the character is escaped.
 """
 _PRIVATE = re.compile("[\U00100000-\U0010ffff]")
 
@@ -27,8 +27,8 @@ class HiddenTokens:
         hidden = HiddenTokens(["<|im_end|>"])
         hidden.show(hidden.hide("a<|im_end|>"))  # "a<|im_end|>"
 
-    Call `hide` before a chat template renders a content, and `show` after it. Otherwise, the names
-    in a content would become markup.
+    Call `hide` before a chat template renders the contents, and `show` on the rendered text.
+    Otherwise, names in the contents would become added tokens.
     """
 
     def __init__(self, added: Collection[str]) -> None:

@@ -112,7 +112,7 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
 
 
 def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
-    """Yield each `Dialect` (message form) with which the template writes tools, calls, results."""
+    """Yield the forms of messages in which the template can write tools, calls and tool results."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
     # some templates refuse arguments that are objects, or a content that is ""

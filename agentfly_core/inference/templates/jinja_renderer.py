@@ -48,7 +48,7 @@ class Dialect:
 
 
 class JinjaRenderer:
-    """Renders messages with a tokenizer's chat template and these `variables`.
+    """Renders messages with a tokenizer's chat template. `variables` are passed to the template.
 
     The content of a message never becomes markup of the template.
     """

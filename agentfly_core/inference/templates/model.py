@@ -1,4 +1,4 @@
-"""A model's own chat template: its tokenizer's Jinja template, rendered as by a chat server."""
+"""The Jinja chat template of a model's tokenizer. Chat servers use the same template."""
 
 import copy
 import json

@@ -1,6 +1,6 @@
 """Split a reply into reasoning and visible text, and write such a reply.
 
-The reasoning is at the beginning of the reply, between marks of the template.
+The reasoning is at the beginning of the reply, between tags such as `<think>` and `</think>`.
 """
 
 import re
@@ -26,7 +26,7 @@ class ReasoningMarks:
     spaces: tuple[str, str, str] = ("\n", "\n", "\n\n")
 
     def begin(self, text: str, opened: bool) -> bool:
-        """Whether a reply begins with reasoning. True if the prompt has the opening tag."""
+        """Whether the opening tag is at the start of the reply, or already in the prompt."""
         return opened or text.lstrip().startswith(self.open)
 
     def split(self, text: str, opened: bool) -> tuple[str, str]:

@@ -18,16 +18,16 @@ from agentfly_core.records.trajectory import BadCall, Message, ToolCall
 Call = ToolCall | BadCall
 QUESTION = Message("user", "?")
 OTHER = "\U0010fffe"
-"""A character that templates never write."""
+"""The text of trial messages: a character that templates never add themselves."""
 
 
 @dataclass(frozen=True)
 class Replies:
     """Parses a model's replies, and writes messages as the model would write them in a reply.
 
-    If the tokenizer has a `response_template`, and the chat template can render tools and calls,
-    `response_template` parses the replies. All other replies are parsed with the call format in
-    `markup`. If `markup` has a call format, this format also parses each reply for which
+    The tokenizer's `response_template` parses the replies, if the tokenizer has this template and
+    the chat template can render tools and calls. Otherwise the call format in `markup` parses the
+    replies. If `markup` has a call format, this format also parses each reply for which
     `response_template` raises an error.
     """
 
@@ -140,12 +140,12 @@ class Replies:
 
     @cached_property
     def _header(self) -> str:
-        """A prompt's text, which ends with a reply's header, such as `<|im_start|>assistant`."""
+        """A prompt's text. The text ends with the header of a reply: `<|im_start|>assistant`."""
         return self.renderer.contents.show(self.renderer.text([QUESTION], ()))
 
     @cached_property
     def _opened(self) -> bool:
-        """Whether the header already contains the opening tag of the reasoning."""
+        """Whether a prompt already ends with the opening tag of the reasoning."""
         return self._header.rstrip().endswith(self.markup.marks.open.rstrip())
 
     @cached_property

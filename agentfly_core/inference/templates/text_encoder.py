@@ -18,13 +18,13 @@ MOST_TOKENS_OF_A_BYTE = 16
 tokenizer may normalise a Unicode character of 3 bytes to 33 bytes.
 """
 SHARED = 4
-"""The number of characters in the prefix by which `one_of` groups names."""
+"""The number of first characters by which names are grouped in a pattern."""
 
 
 class TextEncoder:
     """Encodes text like a tokenizer, but only text that `mark` has marked becomes added tokens.
 
-    Exceptions are added tokens for white space and HTML tags, which need no mark.
+    Added tokens for white space and HTML tags need no mark.
 
         encoder = TextEncoder(tokenizer)
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
@@ -60,9 +60,7 @@ class TextEncoder:
         self._ids = dict(zip(map(self._twin.token_to_id, self._names.values()), added, strict=True))
         self._text = {token.content for token in added.values() if is_text(token)}
         self.markup = [name for name in self._names if name not in self._text]
-        """The names of the added tokens that only marked text produces: all except white space and
-        HTML tags.
-        """
+        """The names of the added tokens that need a mark: all except white space and HTML tags."""
         self._any = one_of(self.markup)
         self._plain = one_of(token.content for token in added.values() if not token.special)
 

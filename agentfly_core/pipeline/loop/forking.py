@@ -117,8 +117,8 @@ def _require_fitting(old: Algorithm, new: Algorithm, added: Adapter | None) -> N
     """Raise ValueError if a fork cannot continue with the learner state of its origin.
 
     `old` is the algorithm of the origin, and `new` the algorithm of the fork. The fork must not add
-    a critic or an adapter (`added`), because the learner state lacks their weights. It must not
-    change the weight of an adaptive KL penalty, because the learner state contains the adapted
+    a critic or an adapter (`added`), because the learner state lacks their weights. The fork must
+    not change the weight of an adaptive KL penalty, because the learner state contains the adapted
     weight.
     """
     before, after = (getattr(algorithm, "kl", None) for algorithm in (old, new))

@@ -33,8 +33,8 @@ from agentfly_core.system.formats.text import keeping_secrets
 from agentfly_core.system.hardware import WAITING
 
 STATE = Path(".agentfly")
-"""The folder in the working directory for logs and for copies from a remote store. Commands use the
-same folder.
+"""The folder in the working directory for logs and for copies from a remote store. The `agentfly`
+commands use a folder with the same name.
 """
 # these variables prevent libraries from reporting their use over the network; the user can override
 # them

@@ -1,7 +1,7 @@
 """Play rollouts in threads.
 
-Several shards are played at once. Later steps may be played ahead of time with an older policy. The
-setting rollout.max_staleness limits the age of this policy.
+Several shards (batches of episodes) are played at once. Later steps may be played ahead of time
+with an older policy. The setting rollout.max_staleness limits the age of this policy.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,9 +26,8 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool with one thread.
 
     At the end of the `with` block, calls that have not started are cancelled. Then the function
-    waits until the running call has ended. Set `plays` to True if the thread plays episodes. After
-    an interrupt, the function then does not wait for the running call. The job of the thread is
-    cancelled later, when the services end.
+    waits until the running call has ended. Set `plays` to True if the thread plays episodes. With
+    this setting, the function does not wait for the running call after an interrupt.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:

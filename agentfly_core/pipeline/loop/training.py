@@ -186,7 +186,7 @@ def warm_started(
 ) -> list[Artifact]:
     """Run the warm start. Return the demonstrations, followed by the policy after each round.
 
-    The result is empty for a run without a warm start and for a fork.
+    The result is empty for a run without a warm start, and for a run with the setting `fork`.
     """
     if (settings := experiment.settings.warm_start) is None or experiment.settings.fork:
         return []

@@ -45,7 +45,7 @@ from agentfly_core.system.formats.text import did_you_mean
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
-"""Limits that allow any share of failed and unscored episodes. These are stored, too."""
+"""Limits that allow any share of failed and unscored episodes. These episodes are stored, too."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,9 @@ class Played:
 
 
 def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
-    """Return the first `most` problems of a split of a dataset. If the dataset has several tasks,
-    their problems alternate.
+    """Return the first problems of the split `name` of a dataset, at most `most` problems.
+
+    If the dataset has several tasks, the problems of the tasks alternate.
 
     If `named` is set, return only the problem with this id. Raises ValueError if the split is empty
     or the problem is missing.
@@ -125,10 +126,11 @@ class PreparedPlay:
     def play(self, logs: Path, mode: Mode) -> Played:
         """Play, publish and score the episodes.
 
-        Episodes are stored in batches (shards), under the next free name of the experiment. If an
-        error occurs before the first batch is stored, the name becomes free again. Raises
-        ServiceLost if the sampler dies, NoReply for an error in a policy function, and
-        EpisodeBroken for an error in a template or a sampler.
+        Episodes are stored in batches (shards) in the folder `plays/NAME`. NAME is the experiment's
+        name with the next free number, such as `quickstart-1`. If an error occurs before the first
+        batch is stored, the name becomes free again. Raises ServiceLost if the sampler dies,
+        NoReply for an error in a policy function, and EpisodeBroken for an error in a template or a
+        sampler.
         """
         here, store = self.experiment, self.experiment.store
         with PlayerServices(here, self.player).started(logs) as ready:

@@ -24,9 +24,9 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
 
     Returns the number of rows in each file. The key "left out" contains the number of skipped rows.
     Rows with a NUL character are skipped. Chats with a tool call that could not be parsed are
-    skipped, too. The key "without token ids" contains the number of trajectories that have no
-    trace, because a policy without tokens gave a reply. Raises ValueError if the folder exists, or
-    if no episode has a reply of the speaker.
+    skipped, too. The key "without token ids" contains the number of trajectories without a trace.
+    In these trajectories, a reply has no token ids, such as a reply of a chat service. Raises
+    ValueError if the folder exists, or if no episode has a reply of the speaker.
     """
     mine = [t for t in trajectories if t.turns]
     mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]

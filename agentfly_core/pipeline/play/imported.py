@@ -26,9 +26,9 @@ from agentfly_core.records.trajectory import Problem, Trajectory
 class Imported:
     """The result of an import. The episodes are stored in the folder `plays/NAME`.
 
-    `episodes` is the number of all episodes. `traces` is the number of episodes with recorded token
-    ids. `kept` is the number of traces that keep these ids. The other traces get new ids, because
-    their texts are encoded with the experiment's tokenizer.
+    `episodes` is the number of all episodes. `traces` is the number of episodes for which the file
+    contains token ids. `kept` is the number of episodes that keep these token ids. The texts of the
+    other episodes are encoded with the experiment's tokenizer.
     """
 
     name: str

@@ -48,7 +48,7 @@ class Mode:
         return sampler
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
-        """Return the spec for the episodes: `spec` itself.
+        """Return the spec for the episodes. This class returns `spec` unchanged.
 
         Subclasses may return a changed copy, for example with another agent and other limits.
         """

@@ -1,4 +1,4 @@
-"""Start the services for playing episodes: sampler, environments and untrained speakers."""
+"""Start the services for playing episodes: the samplers of all models, and the environments."""
 
 import logging
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlayerServices:
-    """Starts the services that a player needs: sampler, environments, untrained speakers."""
+    """Starts the services with which `player` plays episodes: the samplers and the environments."""
 
     experiment: Experiment
     player: Player
@@ -32,7 +32,7 @@ class PlayerServices:
     def started(self, logs: Path) -> Iterator[LocalServices]:
         """Start the services. They are stopped at the end of the `with` block.
 
-        GPUs are reserved only if the player or an untrained speaker is a model with weights.
+        GPUs are reserved only if the player or another speaker is a model with weights.
         Functions and chat services need no GPU.
         """
         experiment, player, site = self.experiment, self.player, self.experiment.site

@@ -47,10 +47,10 @@ def check(experiment: Experiment, data: Artifact) -> list[str]:
 
     The report lists the keys of `Problem.facts` that are missing in a few problems only. Rewards
     with example answers are checked with right and wrong answers, unless they need an environment.
-    Environments, and rewards that need an environment or lack example answers, are checked by two
-    policies that play some of the training problems, if the warm start names a function. The first
-    policy is the oracle: this function, without deliberate mistakes. The second policy is idle: it
-    replies with empty texts. Rewards that use a service are not checked. The report is cached.
+    If `warm_start.demonstrations` is a function, environments and all other rewards are checked by
+    two policies that play some of the training problems. The first policy is the oracle: this
+    function, without deliberate mistakes. The second policy is idle: it replies with empty texts.
+    Rewards that use a service are not checked. The report is cached.
 
     Raises ValueError if more than `data.tolerate_bad_rows` problems cannot be solved. A problem
     cannot be solved if its right answer does not earn the full reward. Raises GateClosed if

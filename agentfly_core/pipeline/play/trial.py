@@ -72,10 +72,10 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
 
     The oracle is the function in `warm_start.demonstrations`. At most PLAYED problems are played.
     The episodes check the environments. The episodes also check each reward that needs an
-    environment or lacks example answers. Rewards that use a service are not checked. No problem is
-    played if there is nothing to check, or if `warm_start.demonstrations` is not a function. Raises
-    GateClosed if the rewards can score none of the oracle's episodes; see `_require_a_score`. Any
-    other error is only logged and added to the report.
+    environment or lacks example answers. Rewards that use a service are not checked. Problems are
+    played only if there is something to check, and `warm_start.demonstrations` is a function.
+    Raises GateClosed if the rewards can score none of the oracle's episodes. Any other error is
+    only logged and added to the report.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]

@@ -30,9 +30,9 @@ def read_chats(
 ) -> Artifact:
     """Publish the chats in the file of a warm start as demonstrations.
 
-    Chats about validation or test problems of `data` are held out: they are not trained, but the
-    loss on these chats is measured. Raises ValueError if too many rows cannot be used, or if no
-    chat is left for training.
+    Chats about validation or test problems of `data` are held out: the warm start does not train on
+    these chats, but measures their loss. Raises ValueError if too many rows cannot be used, or if
+    no chat is left for training.
     """
 
     def make(folder: Path) -> Mapping[str, float]:

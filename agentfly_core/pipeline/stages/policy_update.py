@@ -1,7 +1,7 @@
 """Train the weights: one update of the policy.
 
-An update reads the policy and the training data from the store. The new policy is published, and
-in some steps also the learner state.
+An update reads the policy and the training data from the store, and publishes the new policy. Some
+updates also publish the learner state: the weights and the optimizer state.
 """
 
 import math
@@ -50,9 +50,9 @@ def update(
     """Update the policy, and publish it as the policy after `step`.
 
     `memory` is the new memory (a folder that agents read) from this step. Its digest is
-    recorded in the new policy's inputs. If the learner state before this step is not stored,
-    earlier updates are repeated first. The new learner state is written while the next step is
-    played.
+    recorded in the new policy's inputs. If the learner lacks the weights and optimizer state from
+    before this step, earlier updates are repeated first. The new learner state is saved only in
+    some steps, while the next step is played.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
     if not run.settings.update.weights:
@@ -72,9 +72,9 @@ def update(
 
 
 def unchanged(policy: Path, folder: Path) -> Mapping[str, float]:
-    """Fill a folder with hard links to the files of a policy.
+    """Fill the folder of a new policy with hard links to the files of an unchanged policy.
 
-    With the setting `update: none`, this replaces the update of a step.
+    This function replaces the update if the setting is `update: none`.
     """
     for path in policy.iterdir():
         if path.name not in (MANIFEST, METRICS):
@@ -150,9 +150,9 @@ def learning_rate(update: Update, step: int, steps: int) -> float:
 def warm_start_job(
     experiment: Experiment, model: Artifact, demonstrations: Artifact, number: int
 ) -> UpdateJob:
-    """Make the update job of a round of the warm start, which is masked supervised fine-tuning.
+    """Make the update job of the warm start's round `number`, which counts from 1.
 
-    `number` counts the rounds from 1.
+    The warm start is masked supervised fine-tuning.
     """
     settings, warm_start = experiment.settings, experiment.settings.warm_start
     assert warm_start is not None
@@ -291,8 +291,8 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 def keep_state(run: Run, services: TrainingServices, step: int) -> None:
     """Write the learner state after a step, if it is not stored yet.
 
-    A time limit can end the run after a step without a stored learner state. Call this function
-    only after the policy of the step was published.
+    The state is missing if a time limit ends the run after a step that does not save the state.
+    Call this function only after the policy of the step was published.
     """
     if not run.settings.update.weights:
         return

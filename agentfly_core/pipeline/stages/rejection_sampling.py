@@ -39,9 +39,9 @@ def stored(
 ) -> Iterator[tuple[Trajectory, Scored]]:
     """Yield the stored episodes of a run's steps, with their scores.
 
-    `steps` is the result of `scored_steps`. `problems` contains the ids of this experiment's
-    training problems. Episodes of other problems are left out, because these may be held-out
-    problems of this experiment.
+    `steps` is the result of `scored_steps`. `problems` contains the ids of the training problems of
+    the new experiment. Episodes of other problems are left out, because the new experiment may hold
+    these problems out.
     """
     for scored in steps:
         pairs = scored_in(store, scored)

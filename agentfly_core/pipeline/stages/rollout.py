@@ -32,7 +32,7 @@ class RoundEpisodes:
 
     @cached_property
     def specs(self) -> list[EpisodeSpec]:
-        """The episodes of the round, in the order in which they are played."""
+        """The episodes of this round of the step, in the order in which they are played."""
         settings, drawn = self.run.settings, self.sampling_round
         dataset = self.run.store.open(self.data)
         schedule = self.run.experiment.schedule

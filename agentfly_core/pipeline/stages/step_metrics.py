@@ -1,4 +1,4 @@
-"""Combine the metrics of a step from its stages."""
+"""Combine the metrics of playing, scoring and the update to the metrics of a training step."""
 
 import logging
 import shlex
@@ -18,7 +18,7 @@ NOTHING = (
     "`agentfly show %s@%s`; %s."
 )
 OF_RATE = ("kl", "reward_fall")
-"""Names of the health signs that may be caused by a too high learning rate."""
+"""Names of the health signs that may mean that the learning rate is too high."""
 SPREAD = "easier or harder problems, a larger rollout.group_size, or a longer warm_start may help"
 
 

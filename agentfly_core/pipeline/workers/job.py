@@ -97,7 +97,7 @@ class Blame:
         return cls({episode: reason for (_, episode), reason in calls.items()})
 
     def with_failed(self, store: Store, target: ArtifactKey, episode: str, cause: str) -> Blame:
-        """Store that an episode killed a worker. Return a Blame that includes this episode."""
+        """Record that an episode killed a worker. Return a Blame that includes this episode."""
         # stored, because in a resumed run the same episodes must fail without killing another
         # worker
         failed = {**self.failed, episode: cause}

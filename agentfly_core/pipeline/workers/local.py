@@ -1,6 +1,6 @@
 """Play jobs (batches of episodes) in this process.
 
-This process is a worker. With `site.workers: 0`, it is the process of the agentfly command.
+This process is a worker process, or with `site.workers: 0` the process of the agentfly command.
 """
 
 import threading

@@ -35,8 +35,8 @@ ERRORS = {
         FileNotFoundError,
     )
 }
-"""Types of errors that keep their type when the session raises an error of its worker again. The
-session is the running command that started the worker.
+"""Types of worker errors that the session (the running command that started the worker) raises with
+the same type. All other errors of a worker are raised as RuntimeError.
 """
 
 
@@ -44,7 +44,7 @@ session is the running command that started the worker.
 class Setup:
     """The first message to a worker. It contains the experiment.
 
-    `code` contains the digests of the author's modules that are used in rollouts. `tokenizer` is
+    `code` contains the digests of the user's own modules that are used in rollouts. `tokenizer` is
     the import path of the tokenizer's class. `sampler` is the address of the vLLM server, or "" if
     each worker has its own sampler. `path` is the value of `sys.path`, and `folder` is the working
     directory. If the store is in object storage, `claim` identifies the lock that the session holds

@@ -48,9 +48,9 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
-    A worker plays one job at a time. Its process is replaced after its death. After a job, the
-    process is also replaced if it is still running calls that were given up, for example after a
-    timeout.
+    A worker plays one job at a time. If the worker's process dies, a new process replaces it. After
+    a job, a new process also replaces a process that still runs abandoned calls, for example after
+    a timeout.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ def main(descriptor: int, calls: int) -> None:
     """Play jobs for the main process.
 
     - `descriptor`: the file descriptor of the socket to the main process
-    - `calls`: the file descriptor of the shared memory in which calls are recorded
+    - `calls`: the file descriptor of the shared memory that records calls of authors' functions
     """
     # Ctrl-C in a terminal is also sent to workers, but the session decides which work is cancelled
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -217,9 +217,9 @@ def _player(setup: Setup, session: _Session) -> Iterator[LocalPlayer]:
 
 
 def _share(task: Task, workers: int) -> Task:
-    """Return the task with lower limits on environments, for one of `workers` workers.
+    """Return the task with its limits on concurrent environments divided by the number `workers`.
 
-    The limits are divided equally, because results must not depend on the worker that plays a
+    All workers get the same limits, because results must not depend on the worker that plays a
     batch.
     """
     limits = {

@@ -1,4 +1,4 @@
-"""Make the samplers of the trained policy and of frozen speakers."""
+"""Make the samplers of the trained policy, and of speakers (participants) that are not trained."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Samplers:
 
     @cached_property
     def chats(self) -> dict[str, ChatService]:
-        """The chat services of the policy and of frozen speakers, by name.
+        """The chat services that generate replies of the policy or of other speakers, by name.
 
         Each service has its own limits on the number of requests and tokens.
         """
@@ -91,7 +91,7 @@ class Samplers:
         return VLLM(Service(KIND, address), dtype, site.concurrency, takes_turns=site.shares_gpus)
 
     def here(self, tokenizer: PreTrainedTokenizerBase) -> Sampler:
-        """Make the policy's sampler for the case that `server` yields no address.
+        """Return the sampler of a policy that needs no server: `server` yields "".
 
         If the policy is a chat service, the sampler requests replies from this service.
         Otherwise, the sampler runs the policy's model in this process.
@@ -104,10 +104,10 @@ class Samplers:
         return EndpointSampler(self.chats[self.endpoint], partial(reply_tokens, own, tokenizer))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Return the policies and services of frozen speakers, by role. Each policy has its own
-        sampler.
+        """Return, by role, what generates the replies of each speaker that is not trained.
 
-        Raises ValueError if a policy is missing, has changed, or has another tokenizer.
+        This is a policy of a run with its own sampler, a chat service, or the trained policy
+        itself. Raises ValueError if a policy is missing, has changed, or has another tokenizer.
         """
         self.experiment.require_speakers_unchanged()
         agent = self.experiment.settings.agent

@@ -1,1 +1,1 @@
-"""Vaults with six handles. The model's entropy is high at one turn; ARPO forks episodes there."""
+"""ARPO: fork episodes where the model's entropy is high. The model must open vaults."""

@@ -1,4 +1,4 @@
-"""Demonstrations for vaults. In a share of episodes, the turn after the lamp lights is random."""
+"""Demonstrations in which a policy turns the six handles of a vault. Some turns are random."""
 
 import random
 from collections.abc import Sequence

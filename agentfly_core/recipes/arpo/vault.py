@@ -19,7 +19,7 @@ def vaults(
         Problem("vault-4217", "Open vault 4217.", {"lamp": "red", "handle": 3, "direction": "up"})
 
     A vault has six handles, which are turned one after the other. A lamp lights after the turn of
-    one of them. The fact `handle` is the number of this handle, from `first` to 5. The fact `lamp`
+    one handle. The fact `handle` is the number of this handle, from `first` to 5. The fact `lamp`
     is the lamp's colour. The possible colours are the first `lamps` elements of LAMPS. The fact
     `direction` is the direction in which the next handle must be turned. This direction depends
     only on the colour and on the seed. The model can learn the direction only from rewards. Raises

@@ -1,1 +1,1 @@
-"""Missions in BabyAI rooms: go to an object, pick it up, or put it next to another."""
+"""Missions in BabyAI rooms: go to an object, pick up an object, or put two objects side by side."""

@@ -34,9 +34,9 @@ Directions are complex numbers, too. A direction times 1j is the direction after
 """
 _TURNS = {"turn left": -1j, "turn right": 1j}
 _AHEAD, _ASIDE = range(7), range(-3, 4)
-"""Positions of a view's cells relative to the player: cells ahead, and cells to the right.
+"""Offsets of visible cells from the player, in cells: `_AHEAD` in front, `_ASIDE` to the right.
 
-Negative numbers of `_ASIDE` are to the left.
+Negative offsets in `_ASIDE` are to the left.
 """
 _PLACE = re.compile(r"(\d+) (ahead|left|right)")
 _CARRIED = "you carry a "

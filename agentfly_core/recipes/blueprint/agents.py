@@ -1,4 +1,4 @@
-"""The agent Architect: interprets an order, recalls a blueprint, draws, builds and inspects."""
+"""The agent Architect. It draws a blueprint for an order, builds it and inspects the building."""
 
 from agentfly_core import Ending, Episode, Message, Speaker, ToolCall, require_package, tool
 from agentfly_core.agents.tool_loop import last_reply
@@ -21,8 +21,8 @@ class Architect:
 
     - With `interprets`, the speaker `interpreter` first names the building and its parts.
     - With `recalls`, the agent searches the run's memory for the most similar order. The speaker
-      `designer` first reads this order with the stored blueprint. This needs the package bm25s (the
-      extra `search`).
+      `designer` first reads this order with the stored blueprint. The search needs the package
+      bm25s (the extra `search`).
     - The designer may call tools, and then replies with a blueprint. The agent submits the
       blueprint, builds it and inspects the building.
     - If the building is incomplete, the designer reads the report and draws a new blueprint, at

@@ -104,7 +104,7 @@ class _Builder:
         return refused
 
     def _scaffold(self, blocked: Collection[Voxel]) -> bool:
-        """Add scaffolding to let the builder reach one of the blocked cells.
+        """Add scaffolding to let the builder reach one of the cells `blocked`.
 
         Returns False if no scaffolding could be added.
         """
@@ -116,7 +116,7 @@ class _Builder:
         return len(self.scaffolding) > before
 
     def _stairs(self, blocked: Collection[Voxel]) -> list[Voxel]:
-        """Find the shortest row of scaffolding from which the builder reaches a blocked cell.
+        """Find the shortest row of scaffolding from which the builder reaches a cell in `blocked`.
 
         The builder walks on the row to place the row's next scaffolding. The row contains no cell
         of the target. If no row is possible, the list is empty. The search is breadth-first.

@@ -1,4 +1,4 @@
-"""Problems that order a building with random sizes and materials."""
+"""Problems whose prompts describe a building with random sizes and materials."""
 
 import random
 from collections import Counter
@@ -29,7 +29,8 @@ def orders(
     families: Sequence[str] = tuple(FAMILIES),
     survival: bool = False,
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. Problem i orders a building of `families[i % len(families)]`:
+    """Make problems for each split. Problem i asks for a building of the kind
+    `families[i % len(families)]`:
 
         Problem("tower-3f2a90c1d4e5b678",
                 "Build the tower: side 4, height 7, mast 3; walls brick, roof tile.",
@@ -61,7 +62,7 @@ def orders(
 
 
 def _sizes(name: str) -> dict[str, Sequence[tuple[int, ...]]]:
-    """Return the combinations of sizes that buildings of a family may have, for each split."""
+    """Return the allowed sizes of a kind of building, such as (4, 7, 3), for each split."""
     sizes = [*product(*(range(low, high + 1) for low, high in FAMILIES[name].sizes.values()))]
     random.Random(name).shuffle(sizes)
     return shares(sizes, SHARES)

@@ -1,4 +1,4 @@
-"""Blueprints: lines of text that place blocks on a plot."""
+"""Blueprints: lines of text that place blocks in the world."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from agentfly_core import ToolError
 from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, Voxel
 
 MARGIN = 2
-"""The number of cells between the plot and the edges of the world, for scaffolding."""
+"""The width in cells of the free border around PLOT, which leaves space for scaffolding."""
 PLOT: Voxel = (SIZE - 2 * MARGIN, SIZE - 2 * MARGIN, SIZE)
 MOST_LINES = 200
 FORMS = """\
@@ -29,7 +29,7 @@ _LINE = re.compile(
 
 
 def drawn(blueprint: str) -> Grid:
-    """Convert a blueprint, such as "box stone 0 0 0 4 4 0", to a grid of the world.
+    """Convert a blueprint, such as "box stone 0 0 0 4 4 0", to a world: an array of block types.
 
     Later lines overwrite earlier lines, and the block `air` removes blocks. Raises ToolError for
     more than 200 lines. Also raises ToolError for a line that cannot be read, and quotes this line
@@ -50,7 +50,7 @@ def drawn(blueprint: str) -> Grid:
 def _draw(line: str, grid: Grid) -> None:
     """Draw one line of a blueprint on the grid.
 
-    Raises ValueError for an unknown form or block, and for coordinates outside of the plot.
+    Raises ValueError for an unknown form or block, and for coordinates outside of PLOT.
     """
     match = _LINE.fullmatch(line)
     if match is None:

@@ -1,4 +1,4 @@
-"""The environment of an order (a problem that describes a building): blueprint and world."""
+"""The environment in which an agent submits blueprints and builds them in a world of blocks."""
 
 import json
 from collections import Counter
@@ -21,9 +21,9 @@ SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
 class Plot(Environment):
     """The world of one episode. Its problem is an order, i.e. the description of a building.
 
-    The fact `parts` has the name and the blueprint of each part of the building. The optional fact
-    `stock` has the number of blocks of each type that each construction starts with. Without this
-    fact, the number of blocks is unlimited:
+    In `Problem.facts`, `parts` has the name and the blueprint of each part of the building. The
+    optional entry `stock` has the number of blocks of each type. Each call of `build` starts with
+    this stock. Without `stock`, the number of blocks is unlimited:
 
         {"parts": [["floor", "box slate 0 0 0 6 4 0"], ...], "stock": {"slate": 35}}
 
@@ -31,7 +31,7 @@ class Plot(Environment):
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Clear the plot. Raises KeyError if the problem lacks the fact `parts`."""
+        """Reset the world and the blueprint. Raises KeyError if `problem.facts` lacks `parts`."""
         self._parts, self._stock = dict(problem.facts["parts"]), problem.facts.get("stock")
         self.blueprint, self.world = "", VoxelWorld(self._stock)
 

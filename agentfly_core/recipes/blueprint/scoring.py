@@ -1,4 +1,4 @@
-"""Comparisons of a world with the building that a problem's prompt describes."""
+"""Compare the blocks in a world with the building that a problem's prompt describes."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -11,7 +11,7 @@ from agentfly_core.recipes.blueprint.drawing import drawn
 from agentfly_core.recipes.blueprint.world import Grid
 
 SHIFTS = tuple(product((0, -1, 1), repeat=3))
-"""The shifts by which the world is moved before each comparison. The first one is (0, 0, 0)."""
+"""All shifts of the world, in cells, that a comparison tries. The first shift is (0, 0, 0)."""
 
 
 class Assembly(NamedTuple):
@@ -40,15 +40,15 @@ class Fit(NamedTuple):
 
     @property
     def complete(self) -> float:
-        """The share of parts without wrong cells."""
+        """The share of the building's parts (such as the walls) that have no wrong cells."""
         return sum(not count for count in self.wrong.values()) / len(self.wrong)
 
     @property
     def value(self) -> float:
         """0.7 iou + 0.3 complete - 0.3 extra, at least 0.
 
-        `complete` is the share of parts without wrong cells. The value is 1 only if the shifted
-        world and the building are equal. If `extra` is above 1, it counts as 1.
+        `complete` is the share of the building's parts without wrong cells. The value is 1 only if
+        the world equals the building after the shift. An `extra` above 1 counts as 1.
         """
         return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
 

@@ -1,4 +1,4 @@
-"""Agents that use a REST service: a team of three roles, the observer alone, and a single agent."""
+"""Agents that use a REST service: a team of three roles, one role alone, and a single agent."""
 
 import json
 from collections.abc import Mapping, Sequence

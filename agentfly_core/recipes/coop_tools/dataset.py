@@ -26,7 +26,7 @@ def rest_questions(seed: int, train: int, validation: int, test: int) -> dict[st
     An agent needs two requests: the first finds the id of the film (here 7), the second finds the
     value. `world` is the seed of the service. Films, people and shops have aspects, such as the
     ratings of film 7. Each aspect of a film, person or shop occurs in at most one problem, and so
-    in only one split. Raises ValueError if more problems are requested than such aspects exist.
+    in only one split. Raises ValueError if there are too few aspects for the problems.
     """
     draw, world = random.Random(seed), RestWorld(seed)
 

@@ -1,4 +1,4 @@
-"""A simulated model for all roles of CoopTeam and OneAgent. It reads only the conversation."""
+"""A simulated model for all roles of the agent CoopTeam (a team) and for OneAgent (no team)."""
 
 import json
 import random
@@ -20,11 +20,11 @@ PLURALS = {single: kind for kind, single in KINDS.items()}
 
 
 def grounded(text: str) -> str:
-    """Reply as the grounder, which selects the next endpoint.
+    """Reply as the grounder, the role of a CoopTeam that selects the next endpoint.
 
-    The first reply selects the search for an id. The second reply selects the endpoint that has the
-    value. The third reply is the answer. `text` contains the values that the observer has extracted
-    so far.
+    The first reply selects the endpoint that searches for an id. The second reply selects the
+    endpoint that has the value. The third reply is the answer. `text` contains the values that have
+    been extracted so far.
     """
     aspect, single, name, parameter, option, key = _question(text)
     kind, values = PLURALS[single], re.findall(r"^- .* -> (.*)$", text, re.M)
@@ -39,7 +39,7 @@ def grounded(text: str) -> str:
 
 
 def executed(texts: Sequence[str]) -> str:
-    """Reply as the executor, with the URL of a request for the task.
+    """Reply as the executor (the role that makes requests), with the URL of a request for the task.
 
     The name of the request's parameter comes from the endpoint's documentation, which may be
     outdated. The service answers a wrong name with an error that contains the right name. If the
@@ -57,7 +57,7 @@ def executed(texts: Sequence[str]) -> str:
 
 
 def coded(texts: Sequence[str], draw: random.Random) -> str:
-    """Reply as the observer, with code that extracts a value.
+    """Reply as the observer, with Python code that extracts a value from the service's answer.
 
     With the probability BUGS, the code reads a wrong field.
     """
@@ -70,7 +70,7 @@ def coded(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def alone(texts: Sequence[str]) -> str:
-    """Reply as the single speaker of `OneAgent`, which makes requests and reads their answers.
+    """Reply as a single agent (`OneAgent`), which makes requests and reads the service's answers.
 
     The replies first request an id, and then the value. If the service answers the second request
     with an error that names the right parameter, the request is repeated with this parameter. The
@@ -92,10 +92,10 @@ def alone(texts: Sequence[str]) -> str:
 
 
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
-    """Return the next reply of a demonstration to a conversation with the messages `texts`.
+    """Return the simulated model's next reply in a conversation with the messages `texts`.
 
     The instruction at the end of the last text selects the role: grounder, executor, observer, or
-    the only speaker of `OneAgent`.
+    the single agent `OneAgent`.
     """
     texts = [text for text in texts if text not in agents.ROLES.values()]
     last = texts[-1]
@@ -109,9 +109,9 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a policy that replies for all roles of CoopTeam and OneAgent; see `simulated`.
+    """Return a policy that replies for all roles of the agents CoopTeam and OneAgent.
 
-    It computes each reply from the texts of the conversation, without the facts of the problem.
+    The policy computes each reply from the texts of the conversation, without the problem's facts.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -1,4 +1,4 @@
-"""Reduce long JSON answers of the REST service to types, or extract values by code in a sandbox."""
+"""Shorten long JSON answers: replace values by their types, or extract a value in a sandbox."""
 
 import json
 from typing import Any

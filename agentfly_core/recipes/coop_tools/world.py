@@ -18,13 +18,15 @@ ASPECTS = (
     ("partners", "friends"),
     ("places", "routes"),
 )
-"""Pairs of similar aspects. Films, people and shops each have an endpoint for each aspect."""
+"""Pairs of similar aspects, i.e. kinds of data. Each aspect of films, people and shops has an
+endpoint, such as `/films/{id}/ratings`.
+"""
 OPTIONS = {
     "region": ("north", "south", "inland"),
     "season": ("spring", "autumn"),
     "grade": ("low", "middle", "high"),
 }
-"""Parameters with their values. Each endpoint of an aspect requires one of these parameters."""
+"""Parameters with their values. An endpoint such as `/films/{id}/ratings` requires one of them."""
 FORMER = {"region": "area", "season": "quarter", "grade": "level"}
 """Names of the parameters in outdated documents."""
 ENTITIES, PAGE = 30, 10
@@ -108,14 +110,14 @@ class RestWorld:
         return {one.path: one for one in made}
 
     def parameter(self, kind: str, aspect: str) -> str:
-        """Return the name of the parameter that an endpoint requires, such as "region".
+        """Return the name of the parameter that the endpoint `/kind/{id}/aspect` requires.
 
-        For example, `parameter("films", "ratings")` is for the endpoint `/films/{id}/ratings`.
+        For example, `parameter("films", "ratings")` may be "region".
         """
         return self._draw("parameter", kind, aspect).choice(sorted(OPTIONS))
 
     def is_outdated(self, kind: str, aspect: str) -> bool:
-        """Whether the documentation of an endpoint has an outdated name of its required parameter.
+        """Whether the documentation of an endpoint has an outdated name of the required parameter.
 
         For example, `is_outdated("films", "ratings")` is for the endpoint `/films/{id}/ratings`.
         """

@@ -12,7 +12,7 @@ TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 
 
 class Member:
-    """The object that an agent of the team gets instead of the episode.
+    """A wrapper of the episode, which is passed to the code of an agent of `Evolve`.
 
     Replies come from the agent's own speaker. The method `answer` sets `result` only, and does not
     change the answer of the episode. All other attributes are from the speaker or, if the speaker
@@ -92,9 +92,10 @@ class Evolve:
         return Ending.NO_TOOL_CALLS
 
     async def evolved(self, episode: Episode, result: str) -> str:
-        """Run the generations of the evolution, and return the merged answer.
+        """Run the generations of the evolution, and return one answer, merged from all answers.
 
-        `result` is the answer of the first agent, which is the parent of the first generation.
+        `result` is the answer of the first agent. The first agent is the parent of the first
+        generation.
         """
         evolution = Evolution(self.operators(episode, result), self.player(episode), *self.sizes)
         parents: Sequence[AgentSpec] = [self.first]
@@ -111,9 +112,9 @@ class Evolve:
     def operators(self, episode: Episode, result: str) -> PromptOperators:
         """Make the operators of the evolution (crossover, mutation, quality check and update).
 
-        All operators prompt the same new speaker of the role `evolver`. With the setting `pool`,
-        only the update prompts this speaker. The other operators then compute sets of skills. The
-        seed of their random choices depends on `result`, the answer of the first agent.
+        All operators prompt the same new speaker of the role `evolver`. With the setting `pool`
+        (a list of skills), only the update prompts this speaker. The mutation then adds a random
+        skill. The seed of the random choices depends on `result`, the answer of the first agent.
         """
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt
@@ -125,7 +126,7 @@ class Evolve:
         """Make a function that lets a new agent answer the problem, and returns the answer.
 
         The function's argument describes the new agent's role and skills. The new agent has the
-        same code as the first agent. A new speaker of the role `expert` gives its replies.
+        same code as the first agent. Its replies come from a new speaker of the role `expert`.
         """
 
         async def play(spec: AgentSpec) -> str:

@@ -1,4 +1,4 @@
-"""Problems of three questions about a word; each question needs one of twelve skills."""
+"""Problems with three questions about a word. Each question needs one of twelve skills."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -18,9 +18,9 @@ from agentfly_core.recipes.evolve.operators import (
 
 UNKNOWN = "?"
 INSIGHT = 0.5
-"""The probability that a new skill is drawn only from the skills that unanswered questions need.
+"""The share of new skills that are drawn only from the skills for unanswered questions.
 
-Otherwise, the new skill is drawn from all skills.
+All other new skills are drawn from all skills.
 """
 Operation = Callable[[str, random.Random], str]
 
@@ -105,7 +105,7 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a policy that replies for all speakers with the function `simulated`.
+    """Return a scripted policy that replies for all speakers; see `simulated`.
 
     The policy reads no facts of the problems.
     """
@@ -118,7 +118,7 @@ def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
 
 
 def _read(text: str) -> tuple[str, list[str]]:
-    """Return the word that a text's questions are about, and the names of the required skills."""
+    """Return the word in the text "About the word abc, ...", and the skills for its questions."""
     match = re.search(r"About the word (\w+),.*?: (.*)", text)
     assert match, text
     places = {match[2].find(question): name for name, (question, _) in SKILLS.items()}

@@ -69,8 +69,8 @@ class PromptOperators:
         """Propose a new agent with the skills of one parent and with new skills.
 
         `result` is the team's answer so far. `number` counts the proposals from 1. Returns None if
-        the model's reply cannot be read. Whether the proposal differs from the parents is not
-        checked here, but by `passes`.
+        the model's reply cannot be read. Only `passes` checks whether the proposal differs from the
+        parents.
         """
         prompt = (
             f"{_listed(parents)}\nThe answer so far: {result}\nProposal {number}. {MUTATION} {SPEC}"

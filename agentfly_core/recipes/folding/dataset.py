@@ -1,4 +1,7 @@
-"""Ledgers to add up page by page. The tool's result for each page names the next page."""
+"""Problems with ledgers, whose entries must be added up page by page.
+
+The tool's result for each page names the next page.
+"""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Demonstrations for ledgers that are longer than the context window."""
+"""Demonstrations that add up the entries of ledgers longer than the context window."""
 
 import random
 import re
@@ -13,10 +13,10 @@ _BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy for the agent `Folding`, which summarises long contexts.
 
-    The policy adds up the entries with the tool `carry`, page by page. Each summary repeats the
-    last answer of the tool, which contains the sum so far. `spoilt` is the share of episodes with a
-    mistake: the policy mistypes a sum, writes a wrong summary, stops early, or misreads the last
-    sum.
+    The policy adds up the entries of a ledger with the tool `carry`, page by page. Each summary
+    repeats the tool's last answer, which contains the sum so far. `spoilt` is the share of episodes
+    with a mistake: the policy mistypes a sum, writes a wrong summary, stops early, or misreads the
+    last sum.
     """
     return replying(seed, spoilt, _carry, ("mistype", "misremember", "stop early", "misread"))
 

@@ -26,8 +26,8 @@ class Forge:
     - `train` and `validation`: in a trial, the solver answers with the changed functions.
     - `test`: the solver answers with the best functions so far.
     - `optimize`: in a proposal, the optimizer makes at most `max_actions` changes. Each change has
-      at most `trials` attempts. After `patience` rejected trials in a row, the optimizer makes no
-      more changes.
+      at most `trials` attempts. The optimizer makes no more changes if the last `patience` trials
+      were all rejected.
 
     Problems that a step does not use get the answer "".
     """
@@ -69,8 +69,8 @@ class Forge:
     async def action(self, optimizer: Speaker, text: str, before: Functions) -> Functions | None:
         """Return the functions after the optimizer's next action.
 
-        Return None if the optimizer replies TERMINATE, or if `trials` replies in a row contain no
-        valid action.
+        `before` has the functions before the action. Return None if the optimizer replies
+        TERMINATE, or if none of its `trials` attempts is a valid action.
         """
         for _ in range(self.trials):
             reply = await optimizer.reply(Message("user", text))
@@ -96,8 +96,8 @@ def request(state: State) -> str:
     """Write the first prompt of the optimizer.
 
     The prompt contains the best functions so far. For each training problem, it has the answer that
-    the solver gave with these functions. The prompt also contains the sets of functions that were
-    rejected in the trials of `State.failures`.
+    the solver gave with these functions. The prompt also contains the functions of the best trials
+    that were rejected since the last accepted trial (`State.failures`).
     """
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:

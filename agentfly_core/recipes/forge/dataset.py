@@ -1,6 +1,6 @@
 """Questions of five kinds. Most of them are hard without a function that computes the value.
 
-Each problem has the fact `role`; see `questions`.
+The fact `role` of a problem determines how the agent uses the problem; see `questions`.
 """
 
 import random
@@ -62,7 +62,7 @@ def questions(
             {"answer": "7006652", "kind": "product", "role": "train"})
 
     The first problem of the split `train` has the role `optimize`: in its episode, the speaker
-    `optimizer` changes the functions. Half of the other problems of this split have the role
+    `optimizer` changes the agent's tools. Half of the other problems of this split have the role
     `train` and half `validation`. All problems of the splits `validation` and `test` have the role
     `test`.
     """

@@ -104,7 +104,7 @@ def remember_all(
     seed: int,
     folder: Path,
 ) -> None:
-    """Write the run's memory as `remember` does, but accept the functions of each trial."""
+    """Write the run's memory like `remember`, but never reject the tested functions of a trial."""
     _remember(before, trajectories, scores, folder, lambda new, best: True)
 
 

@@ -111,8 +111,9 @@ class Actor:
     def _serve(self, link: socket.socket) -> None:
         """Answer requests in the forked process.
 
-        First, the process replays the journal. Only the last request of the journal is answered,
-        because the hub already has the answers to the earlier requests.
+        First, the agent repeats the requests in the journal, with the recorded replies of the
+        model. Of these requests, only the last request is answered, because the hub already has the
+        answers to the others.
         """
         waits_for, faults = len(self._journal) - 1, Faults()
         with link.makefile("r") as lines, asyncio.Runner() as runner:

@@ -1,4 +1,4 @@
-"""The agent `team`. All five members run in this process, each with its own speaker."""
+"""The agent `team`: all five members run in this process. Each is a speaker of the episode."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from agentfly_core.recipes.hub.team import CHAIR, MEMBERS, conversation, member
 
 
 async def team(episode: Episode) -> Ending:
-    """Run the team's conversation. The problem's fact `digits` has the digits of four members. The
-    fact `first` is "north" or "south", the pair that reports first.
+    """Let the five members find the number. The problem's fact `digits` has one digit for each
+    member except the chair. The fact `first` names the pair that reports first: north or south.
     """
     facts = episode.problem.facts
     speakers = {name: episode.speaker(name) for name in MEMBERS}

@@ -1,4 +1,4 @@
-"""Problems with a number of four digits. Each of four witnesses (speakers) has one digit."""
+"""Problems that ask for a four-digit number. Each of four witnesses (speakers) has one digit."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Demonstrations of the team. In some of them, a member replies with wrong digits."""
+"""Demonstrations of a team that combines its members' digits. Some contain wrong digits."""
 
 import json
 import random
@@ -29,9 +29,11 @@ def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonst
 
 
 def digits_of(texts: Sequence[str]) -> str:
-    """Return the digits of a member's next reply.
+    """Return the digits that a member of the team must report in its next reply.
 
-    `texts` are the messages that the member has read; the first is its system message.
+    These are the digits of the member's last reply. Before its first reply, they are the digits
+    that the member has read, followed by its own digit. `texts` are the texts of the member's
+    conversation, which begins with its system message.
     """
     text = "\n".join(texts[1:])
     if before := re.findall(r'"say": "(\d+)"', text):

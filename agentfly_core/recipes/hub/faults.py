@@ -19,11 +19,11 @@ class HubFault(Exception):
 
 
 class AccessFault(HubFault):
-    """The model cannot be reached now."""
+    """The model cannot be reached at the moment. The call is repeated."""
 
 
 class RequestFault(HubFault):
-    """The model refuses the request. Unlike after an AccessFault, the call is not repeated."""
+    """The model refuses the request. The call is not repeated."""
 
 
 class ReplyFault(HubFault):
@@ -103,8 +103,8 @@ class Faults:
         The argument of `ask` is the reason why the last reply could not be read. Before any reply,
         it is "".
 
-        Raises HubFault for a fault without an entry in REMEDIES. Also raises HubFault if a fault
-        needs a retry but all retries are used up, or needs a new prompt but all are used up.
+        Raises HubFault if the fault has no remedy in REMEDIES, or if its remedy (a retry or a new
+        prompt) was already used the maximum number of times.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

@@ -86,11 +86,11 @@ class MarkedReply:
 
     The texts are stripped of outer whitespace, and text outside of the delimiters is ignored.
 
-    A reply may lack one delimiter. If a closing delimiter is missing, the text before it ends at
-    the next delimiter or at the end of the reply. If an opening delimiter is missing, the text
-    after it begins at the previous delimiter or at the beginning of the reply. MissingMark is
-    raised if the text with a missing delimiter contains a blank line. MissingMark is also raised if
-    several delimiters are missing, or if delimiters are repeated or in another order.
+    A reply may lack one delimiter. A text without its closing delimiter ends at the next delimiter
+    or at the end of the reply. A text without its opening delimiter begins at the previous
+    delimiter or at the beginning of the reply. MissingMark is raised if the text with a missing
+    delimiter contains a blank line. MissingMark is also raised if several delimiters are missing,
+    or if delimiters are repeated or in another order.
     """
 
     marks: Mapping[str, tuple[str, str]]

@@ -31,7 +31,7 @@ async def finished(work: Iterable[Awaitable[R]]) -> list[R]:
 
 
 class HubAgent(Protocol):
-    """An agent that reads messages and replies. As the agent of a Participant, it can join hubs."""
+    """An agent that reads messages and replies. A Participant lets the agent join message hubs."""
 
     async def observe(self, message: HubMessage) -> None:
         """Read a message. This is called once for each message."""
@@ -72,11 +72,10 @@ class Participant:
         print((await review).content)
 
     Calling a participant requests a reply. A participant processes requests and messages in the
-    order of the calls. A participant can join several groups, such as hubs. Of the groups that the
-    participant has not left, the group that it joined last is its current group. The audience of a
-    reply is the other members of the current group at the time of the request.
-    Each message of another participant is observed only once, even if the message is also passed as
-    an argument. Failed replies are not delivered to the audience.
+    order of the calls. A participant can join several groups, such as hubs, and leave them again.
+    The audience of a reply is the other members of the group that the participant joined last, at
+    the time of the request. Each message of another participant is observed only once, even if the
+    message is also passed as an argument. Failed replies are not delivered to the audience.
     """
 
     def __init__(self, name: str, agent: HubAgent) -> None:
@@ -91,7 +90,7 @@ class Participant:
         return [one for group in self.joined[-1:] for one in group if one is not self]
 
     def __call__(self, message: Delivery | None = None) -> Placeholder[HubMessage]:
-        """Observe `message` if it is given. Then begin a reply, and deliver it to the audience."""
+        """Observe `message` if it is given. Then begin a reply, which the `audience` observes."""
         if message is not None:
             self.observe(message)
         self._count += 1

@@ -1,4 +1,4 @@
-"""The five speakers of this recipe as a program. Each runs in its own process (actor):
+"""A program that runs each of the recipe's five speakers in its own process (actor):
 
 OPENAI_BASE_URL=... python program.py <<< '{"prompt": "...", "digits": "4731", "first": "north"}'
 """
@@ -15,11 +15,11 @@ from agentfly_core.recipes.hub.team import MEMBERS, conversation, member
 
 
 async def play(problem: dict[str, str], base_url: str) -> None:
-    """Let the five speakers answer a problem, and print the answer as JSON.
+    """Let a chair and four members with one digit each answer a problem, and print the answer.
 
-    The JSON also counts remedies for failed model calls and unusable replies, such as retries:
-    `{"answer": "3147", "counts": {"hub/retry": 2}}`. If an error ends the conversation, the printed
-    answer is null, and then the error is raised.
+    The output is JSON: `{"answer": "3147", "counts": {"hub/retry": 2}}`. `counts` has the number of
+    retries and of other remedies for failed model calls and unusable replies. If an error ends the
+    conversation, the printed answer is null, and then the error is raised.
     """
     actors = {one: Actor(one, partial(member, one, problem["digits"]), base_url) for one in MEMBERS}
     answer = None

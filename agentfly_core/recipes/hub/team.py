@@ -1,6 +1,6 @@
 """A conversation in nested hubs, which deliver each reply of a member to the other members.
 
-Two pairs combine two digits each. Then a chair combines all digits.
+Each of the two pairs of members combines its two digits. Then the chair combines all digits.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from agentfly_core.recipes.hub.participants import HubAgent, HubMessage, Partici
 from agentfly_core.recipes.hub.pipelines import fan_out, loop, sequential
 
 WITNESSES = ("north", "east", "south", "west")
-"""The members with a digit. The first two are a pair, and the last two are a pair."""
+"""The members that know a digit. The first two form a pair, and the last two form a pair."""
 CHAIR = "chair"
 MEMBERS = (*WITNESSES, CHAIR)
 FORM = JsonReply({"say": str})
@@ -23,7 +23,7 @@ FORM = JsonReply({"say": str})
 def member(name: str, digits: str, faults: Faults, model: AgentModel) -> ModelAgent:
     """Make a member of the team. Each member except the chair knows one of `digits`.
 
-    North knows the first digit, so `member("north", "4731", ...)` knows 4.
+    For example, `member("north", "4731", ...)` knows the first digit, 4.
     """
     own = dict(zip(WITNESSES, digits, strict=True)).get(name)
     task = f"Your digit is {own}. Say all digits of your pair" if own else "Say all digits"

@@ -1,1 +1,1 @@
-"""The last digit of a calculation with several steps, for a model that reasons first."""
+"""Questions about the last digit of a calculation. The model reasons before it answers."""

@@ -6,7 +6,9 @@ import re
 from agentfly_core import Problem, generated
 
 SUMMANDS, FACTORS = range(1, 10), (3, 7, 9)
-"""Numbers to add, and numbers to multiply by. After each step, all digits are equally frequent."""
+"""Numbers to add, and numbers to multiply by. After each step of a calculation, all last digits are
+equally likely.
+"""
 STEP = re.compile(r"([+*])(\d)")
 
 

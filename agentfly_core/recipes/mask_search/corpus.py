@@ -19,7 +19,7 @@ _QUESTION = "Which badge has the founder of firm {firm}?"
 
 
 class Family(NamedTuple):
-    """The numbers of a person, and of the person's firm, book and badge.
+    """A person with a firm, a book and a badge. Each of the four is named by a four-digit number.
 
     Each person, firm and book has a page in the encyclopaedia. An example is
     `Family("train", person=4821, firm=3072, book=1177, badge=5738)`.
@@ -49,9 +49,8 @@ class Family(NamedTuple):
 def families(seed: int) -> list[Family]:
     """Draw a `Family` for each person of the encyclopaedia.
 
-    A family has the numbers of a person, a firm, a book and a badge. The seed only decides which of
-    these numbers are combined. With every seed, the same numbers are used, and each number belongs
-    to the same split.
+    Persons, firms, books and badges are named by four-digit numbers. These numbers and their splits
+    do not depend on the seed. The seed decides which person, firm, book and badge form a family.
     """
     draw, drawn = random.Random(seed), list[Family]()
     # a constant seed, because a test name must not be a training name under another seed

@@ -1,4 +1,4 @@
-"""Read masked texts and questions as problems, from files that the DVC stage `ramp` builds."""
+"""Make problems from the files of the DVC stage `ramp`: masked texts and questions."""
 
 import json
 import random

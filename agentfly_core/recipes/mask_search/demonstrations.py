@@ -102,12 +102,12 @@ def team(
     """Return a policy that searches until each gap is filled, and then answers.
 
     If `spoilt` is above 0, some demonstrations contain a mistake from which the policy recovers.
-    In this case, the policy tries out possible demonstrations (attempts) of each episode, with real
-    searches in the file `corpus`. A search returns `results` pages. `spoilt` is the share of
-    attempts with a mistake: the planner chooses a wrong subject, the rewriter shortens the query,
-    or the observer takes a wrong number. Attempts without a mistake are accepted. An attempt with a
-    mistake is accepted if it still fills all gaps correctly. The policy demonstrates the first
-    accepted attempt.
+    In this case, the policy first makes trial runs (attempts) of each episode, with real searches
+    in the file `corpus`. `results` is the number of pages that a search returns. `spoilt` is the
+    share of attempts with a mistake: the planner chooses a wrong subject, the rewriter shortens the
+    query, or the observer takes a wrong number. Attempts without a mistake are accepted. An attempt
+    with a mistake is accepted if it still fills all gaps correctly. The policy demonstrates the
+    first accepted attempt.
     """
     search = _search(corpus, results) if spoilt else None
 

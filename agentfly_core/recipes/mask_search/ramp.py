@@ -37,8 +37,9 @@ def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problem
          is about firm 3072.", "answers": ["5738", "4821"], "masks": 2,
          "source": "017", "kind": "ramp"}
 
-    The masked words are drawn from the entities of the page (see the function `entities`). A
-    problem has at most `masks` masks. Pages with fewer than `least` entities give no problems.
+    The masked words are drawn from the entities of the page (see the function `entities`). `masks`
+    is the maximum number of masks in a problem. Pages with fewer than `least` entities give no
+    problems.
     """
     made: Problems = {split: [] for split in SPLITS}
     for page in pages:
@@ -110,8 +111,8 @@ def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
     """Make questions about the pages of `encyclopaedia(seed)`, in the format of `ramp`.
 
     Each question has one answer. The field `source` is the id of the page about the firm in the
-    question. The training split has at most `persons` questions, because labelled questions are
-    usually rarer than pages.
+    question. `persons` limits the number of questions in the training split, because labelled
+    questions are usually rarer than pages.
     """
     made: Problems = {split: [] for split in SPLITS}
     sources = {page["title"]: page["id"] for page in pages}
@@ -151,7 +152,7 @@ def main() -> None:
         "--entities", type=int, default=4, help="the fewest entities in a page with masks"
     )
     parser.add_argument(
-        "--persons", type=int, default=24, help="the number of persons in training questions"
+        "--persons", type=int, default=24, help="the largest number of training questions"
     )
     given = parser.parse_args()
     pages = read(given.corpus) if given.corpus else encyclopaedia(given.seed)

@@ -1,1 +1,1 @@
-"""A probe of hidden states decides whether a question needs a tool, after MeCo."""
+"""A probe of hidden states decides whether a question needs a tool (MeCo, arXiv 2502.12961)."""

@@ -1,4 +1,4 @@
-"""Agents that decide before the first reply whether to call a tool. Some read hidden states."""
+"""Agents that decide before the first reply whether to call a tool."""
 
 import base64
 import json

@@ -134,7 +134,7 @@ def first_token(trajectory: Trajectory) -> float:
 def fitted_to(
     fit: Readings, method: Method, layers: Sequence[int] | Literal["auto"] = "auto"
 ) -> MetaCogProbe:
-    """Fit a probe to the hidden states of the readings `fit`.
+    """Fit a probe to the hidden states in `fit`.
 
     The probe predicts whether the policy answers a question correctly without tools. It uses the
     given `layers`. With "auto", it uses the layer that predicts best.

@@ -51,9 +51,10 @@ class MetaCogProbe:
         contrasts: Array | None = None,
         seed: int = 0,
     ) -> MetaCogProbe:
-        """Fit a probe that predicts `correct` [n] from the states [n, layers, width] of all layers.
+        """Fit a probe that predicts `correct` [n] from the hidden states `states`.
 
-        `correct` is True for the questions that the policy answers correctly without tools.
+        `states` [n, layers, width] has all layers of the policy. `correct` is True for the
+        questions that the policy answers correctly without tools.
         `policy` is the digest of the policy's weights. The method determines the direction and the
         offset of each layer of the probe (see MetaCogProbe). The methods are:
 
@@ -124,9 +125,8 @@ class MetaCogProbe:
         scores, and `correct` [n] is True for questions that are answered correctly without tools.
         `calls` [n] is True for questions where the model's own first reply calls a tool. A wrong
         answer costs `cost_error`, and a call costs `cost_call`. `l_yes` is chosen on the questions
-        with `calls`, and `l_no` on all other questions. If one of the two groups of questions is
-        empty, `l_yes` and `l_no` are equal, and are chosen on all questions together. This also
-        happens if `l_no` would be above `l_yes`.
+        with `calls`, and `l_no` on all other questions. If one of the two groups is empty, or if
+        `l_no` would be above `l_yes`, both thresholds get one value, chosen on all questions.
         """
 
         def threshold(chosen: Array) -> float:

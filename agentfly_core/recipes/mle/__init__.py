@@ -1,1 +1,1 @@
-"""A gym for machine-learning engineering, after MLE-Dojo."""
+"""A gym for machine-learning engineering, modelled on MLE-Dojo (arXiv 2505.07782)."""

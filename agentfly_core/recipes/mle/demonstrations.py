@@ -11,7 +11,7 @@ from agentfly_core.recipes.mle.pipelines import DEGREES, LADDER, MODELS, SCALERS
 def pipelines(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
     """Return a policy that fits a pipeline with the tool `fit_pipeline`.
 
-    In a share `spoilt` of the episodes, the arguments of the tool are random. By default, these are
+    In a share `spoilt` of the episodes, the arguments of the tool are random. The default 1.0 means
     all episodes. In the other episodes, the policy always fits the same pipeline with the model
     "trees".
     """

@@ -1,4 +1,4 @@
-"""The environment as a `gymnasium.Env`."""
+"""The environment `MLE` (a machine-learning competition) as a `gymnasium.Env`."""
 
 import asyncio
 import string

@@ -28,7 +28,7 @@ CREATE TABLE cities (number INTEGER PRIMARY KEY, name TEXT);
 
 QUESTIONS = tomllib.loads(Path(__file__).with_name("questions.toml").read_text())
 KINDS = {kind: (one["question"], len(one["lookups"])) for kind, one in QUESTIONS.items()}
-"""For each kind of question: its text, and the number of lookups that find the answer."""
+"""For each kind of question: its text, and the number of lookups that the answer needs."""
 Tables = dict[str, list[tuple[Any, ...]]]
 
 
@@ -39,7 +39,7 @@ def office(seed: int, train: int, validation: int, test: int) -> dict[str, list[
         Problem("city-3f2a90c1d4e5b678", "In which city is the company of the person who placed "
             "order 482?", {"answer": "Lyon", "kind": "city", "steps": 4, "database": "CREATE ..."})
 
-    Each problem has its own database. `steps` is the number of lookups that find the answer. A
+    Each problem has its own database. `steps` is the number of lookups that the answer needs. A
     person or company occurs in only one split. The split of a name does not depend on the seed.
     """
     sizes = {"train": train, "validation": validation, "test": test}

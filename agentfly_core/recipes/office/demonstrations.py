@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.office`. Right answers come from the question and tools' results."""
+"""Demonstrations for `recipes.office`. Right answers are read in tool results."""
 
 import json
 import random

@@ -12,9 +12,9 @@ def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3
     """Return a policy for both speakers of the agent `agents.planner_executor`.
 
     The planner names the next step of the calculation, and the executor calculates it with the
-    calculator. In a share `spoilt` of the episodes, one speaker makes a mistake. The planner may
-    mistype a step, stop early or misread the last result. The executor may use a wrong operation or
-    report a wrong result.
+    calculator. `spoilt` is the share of episodes in which one speaker makes a mistake. The planner
+    may mistype a step, stop early or misread the last result. The executor may use a wrong
+    operation or report a wrong result.
     """
     mistakes = ("mistype", "stop early", "misread", "take another operation", "misreport")
     return replying(seed, spoilt, _cooperate, mistakes)

@@ -1,4 +1,6 @@
-"""Demonstrations for `recipes.search`. Correct answers come only from the search results."""
+"""Demonstrations for `recipes.search`. Right answers are read from search results, never from the
+facts of a problem.
+"""
 
 import random
 import re
@@ -10,7 +12,7 @@ from agentfly_core.recipes.search.dataset import COUNTRIES, PROFESSIONS, QUESTIO
 
 MISTAKES = ("guess", "stop early", "misread")
 WORDS = {"country": COUNTRIES, "profession": PROFESSIONS}
-"""Possible guesses for answers that are not numbers."""
+"""For each kind of question, the words from which wrong guesses are drawn. Years are random."""
 STATED: Mapping[str, str] = {
     "founder": r"founded by (\w+ \w+)",
     "author": r"written by (\w+ \w+)",

@@ -10,7 +10,7 @@ from agentfly_core import Problem, generated
 from agentfly_core.datasets.splitting import sample, shares
 
 KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text())
-"""The words of each kind, such as "an animal", separated by spaces."""
+"""For each kind, such as "an animal", a text that consists of the words of this kind."""
 SHARES = {"train": 10, "validation": 3, "test": 7}
 """The number of words of each kind, by split."""
 

@@ -1,3 +1,4 @@
-"""Parts of five recipes in one flow: masked pages (mask-search), a gate before tool calls (meco)
-and forks of episodes (arpo). Policies are also evaluated on plans (tptu) and competitions (mle).
+"""One flow with methods of five recipes: masked pages (mask-search), a gate that decides whether to
+search (meco), and forks of episodes (arpo). Policies are also evaluated on the problems of tptu
+(plans) and mle (machine-learning competitions).
 """

@@ -1,4 +1,4 @@
-"""Demonstrations that fill in the code of a firm, either directly or after a search."""
+"""Demonstrations that fill in a firm's two-digit code, either directly or after a search."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,12 @@ from agentfly_core.datasets.players import Demonstrator, observed
 
 
 def both_ways(problems: Sequence[Problem], seed: int, at_once: str = "") -> Demonstrator:
-    """Return a policy that answers prompts such as "Fill in: In city 17, code [mask]. ...".
+    """Return a policy that answers prompts of this form:
 
-    Usually, the policy first searches for the firm in the prompt. If the last message is `at_once`,
-    it answers without a search.
+        Fill in: In city 17, code [mask]. This is about firm 665.
+
+    The policy first searches for the firm's number. If the last message is `at_once`, the policy
+    answers without a search.
     """
 
     async def policy(conversation: Conversation) -> str:

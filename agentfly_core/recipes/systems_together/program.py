@@ -1,6 +1,6 @@
 """A search agent as a program with OpenAI's client and a file of pages. The model itself decides
-when to search, because the program lacks a gate (a classifier that makes this decision). Start it
-with a server that accepts any model name:
+when to search, because the program lacks a gate (a classifier that makes this decision). Pass the
+address of a server that accepts any model name:
 
 OPENAI_BASE_URL=... OPENAI_API_KEY=... python program.py pages.jsonl <<< '{"prompt": "Fill in: ...",
 "source": "0017"}'

@@ -17,7 +17,7 @@ COLUMNS = ("age", "height", "price", "stock", "weight")
 LONGEST = 60
 """The largest number of lines in a file."""
 MOST_STEMS = 8
-"""The largest number of names of files and folders in a problem, not counting endings."""
+"""The largest number of different file names (without extensions) and folder names in a problem."""
 PROMPTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text())
 """The prompt of each family (kind of task)."""
 HELD_OUT = ("sort", "join")
@@ -26,9 +26,11 @@ LEARNED = tuple(family for family in PROMPTS if family not in HELD_OUT)
 
 
 Folder = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str | None]]
-"""Three mappings of a problem: the text of each file before the episode, the fields of the prompt,
-and the new text of each file that a successful episode adds, changes or removes. A removed file has
-None as its new text.
+"""The files and the prompt of a problem, as three mappings:
+
+- the text of each file before the episode
+- the values of the placeholders in the prompt template
+- the text of each file that a successful episode adds or changes; None if the episode removes it
 """
 
 
@@ -36,7 +38,7 @@ None as its new text.
 class Words:
     """Draws random names and contents for the files of a problem.
 
-    `stems` yields names of files and folders, without endings. It yields each name only once.
+    `stems` yields names of folders, and names of files without extensions. No name is repeated.
     `people` has names of people, which are written into the files.
     """
 
@@ -60,7 +62,7 @@ class Words:
     def others(self, *endings: str) -> dict[str, str]:
         """Draw two or three further files of a problem, such as `{"amber-mills.log": "..."}`.
 
-        They have other endings than `endings`.
+        The files have different extensions, and none of the extensions in `endings`.
         """
         left = [ending for ending in ENDINGS if ending not in endings]
         chosen = self.draw.sample(left, self.draw.randint(2, 3))
@@ -202,7 +204,7 @@ def terminal(
 
 
 def _problem(family: str, words: Words) -> Problem:
-    """Make a problem. Its id consists of the family, and a digest of the prompt and the facts."""
+    """Make a problem of a family (kind of task). The id has a digest of the prompt and facts."""
     files, fields, changes = FAMILIES[family](words)
     prompt = PROMPTS[family].format(**fields)
     expected = {name: text for name, text in {**files, **changes}.items() if text is not None}

@@ -13,9 +13,10 @@ from agentfly_core.recipes.terminal.dataset import ENDINGS, KEYS, LEVELS, PROMPT
 MISTAKES = ("stop early", "miscopy")
 DONE = "Done."
 Plan = Generator[str, str, str]
-"""A generator that yields commands which read the folder, and receives their output.
+"""A generator that yields shell commands that read the problem's folder.
 
-It returns the command that solves the problem.
+After each command, the generator receives the output. It returns the command that solves the
+problem.
 """
 _COPIED: Sequence[Sequence[str]] = (
     ADJECTIVES.lower().split(),
@@ -92,8 +93,8 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
     """Return a policy that reads the folder, runs the command that solves the problem, and
     finishes.
 
-    In a share `spoilt` of the episodes, it makes a mistake: it does not run this command, or runs
-    it with a wrong name, ending, level, key or column.
+    `spoilt` is the share of episodes with a mistake: the policy skips this command, or uses a wrong
+    name, ending, level, key or column in it.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -48,12 +48,13 @@ def text_shop(
             "department": "clothing",
         })
 
-    There are `catalogues` catalogues with `products` products each, and all catalogues have about
-    the same number of problems. With only one catalogue, a model could memorise the ids of
-    products. A wish has `attributes` attributes and `options` options. The catalogue always has a
-    product that fits the wish. All wishes for the same category and attributes, such as "slim
-    cotton shirt", are in the same split. The split of these wishes does not depend on the seed.
-    Raises ValueError if more problems are requested than exist.
+    `catalogues` is the number of catalogues, and `products` is the number of products in each
+    catalogue. All catalogues have about the same number of problems. With only one catalogue, a
+    model could memorise the ids of products. `attributes` and `options` are the numbers of
+    attributes and options in each wish. The catalogue always has a product that fits the wish. All
+    wishes for the same category and attributes, such as "slim cotton shirt", are in the same split.
+    The split of these wishes does not depend on the seed. Raises ValueError if more problems are
+    requested than exist.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, problems = random.Random(seed), dict[str, list[Problem]]()
@@ -75,8 +76,9 @@ def text_shop(
 def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
     """Return the kinds of wishes in each split.
 
-    A kind is a category with `attributes` attributes, such as `("shirt", "cotton", "slim")`. A kind
-    occurs in only one split, but the same words occur in all splits.
+    A kind is a category and its attributes, such as `("shirt", "cotton", "slim")`. `attributes` is
+    the number of attributes. A kind occurs in only one split, but the same words occur in all
+    splits.
     """
     kinds = [
         (category, *chosen)

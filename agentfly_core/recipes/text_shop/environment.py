@@ -44,8 +44,8 @@ class CatalogueProduct:
                          {"colour": ["red", "grey"], "size": ["tiny", "small"]})
 
     The fields are the id, the category, the attributes, the price, and the options. In DEPARTMENTS,
-    the first list of the product's department has the categories. The attributes are one word of
-    each other list. A buyer can choose one value of each option, such as "red".
+    the first list of the product's department has the categories. Each further list gives the
+    product one attribute. A buyer can choose one value of each option, such as "red".
     """
 
     id: str

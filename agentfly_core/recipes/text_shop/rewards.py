@@ -27,8 +27,8 @@ async def purchase(shop: TextShop, problem: Problem) -> Score:
     wanted options + 1). `type` is 1 for the wanted category, 0.5 for a different category of the
     same department, and otherwise 0. `attributes` and `options` are the numbers of wanted
     attributes and options that the purchase has. `price` is 1 if the price is at most the limit,
-    else 0. These four terms are the partial scores. The fact `wish` of the problem has the fields
-    of a `Wish`.
+    else 0. These four terms are the partial scores. `problem.facts["wish"]` has the fields of
+    the `Wish`.
     """
     if shop.purchase is None:
         return Score(0.0, {"type": 0.0, "attributes": 0.0, "options": 0.0, "price": 0.0})

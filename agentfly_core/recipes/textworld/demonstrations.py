@@ -65,11 +65,11 @@ class Map:
 
 
 def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Return a policy that explores the world until it reaches the object's room.
+    """Return a policy that explores the game until it reaches the room of the wanted object.
 
-    In this room, the policy takes the object. Each reply names the current room, the object and the
-    object's room. In a share `spoilt` of the episodes, the policy makes a mistake: it moves at
-    random, or gives up before taking the object.
+    In this room, the policy takes the object. The prompt names the object and the object's room.
+    Each reply names the current room, the object and the object's room. In a share `spoilt` of the
+    episodes, the policy makes a mistake: it moves at random, or gives up before taking the object.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -1,1 +1,1 @@
-"""TPTU (arXiv 2308.03427): agents that plan sub-tasks, each for one tool, and scores of plans."""
+"""Agents plan sub-tasks, each for one tool. Plans are scored (TPTU, arXiv 2308.03427)."""

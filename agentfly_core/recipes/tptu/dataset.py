@@ -30,8 +30,8 @@ SIGNS = {"sum": "+", "difference": "-", "product": "*"}
 KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
 """The number of sub-questions of each kind of question."""
 WORLDS, PEOPLE, COMPANIES, ORDERS = 3, 8, 4, 20
-"""WORLDS is the number of further databases of a problem. They contain the entities of the
-question, like the main database of the problem, but have other values.
+"""WORLDS is the number of databases of a problem in addition to its main database. All of these
+databases contain the entities of the question, but have different values.
 
 PEOPLE, COMPANIES and ORDERS are the numbers of rows in the tables of a database.
 """

@@ -36,8 +36,8 @@ def parsed(text: str, earlier: int = 0) -> list[SubTask]:
     """Parse a plan. `earlier` is the number of sub-tasks that were executed before this plan.
 
     Text around the JSON list is ignored. Raises ValueError for a text without a plan, and for a
-    sub-task that depends on itself or on a later sub-task. Also raises ValueError if `inputs` of a
-    sub-task has a result such as `{1}`, but `depends_on` lacks the result's number.
+    sub-task that depends on itself or on a later sub-task. Also raises ValueError if the `inputs`
+    of a sub-task contain a placeholder such as `{1}`, but its `depends_on` lacks the number 1.
     """
     begin, end = text.find("["), text.rfind("]")
     plan = _PLAN.validate_json(text[begin : end + 1])
@@ -57,16 +57,16 @@ def written(plan: Sequence[Mapping[str, Any]]) -> str:
 
 
 def places(texts: Sequence[str]) -> set[int]:
-    """Return the numbers of the results to which texts refer.
+    """Return the numbers of the sub-tasks whose results the texts use.
 
-    For example, the texts "{1}" and "sum of {1} and {2}" refer to the results 1 and 2.
+    For example, the texts "{1}" and "sum of {1} and {2}" use the results of sub-tasks 1 and 2.
     """
     return {int(number) for text in texts for number in _PLACE.findall(text)}
 
 
 def filled(text: str, values: Mapping[int, str]) -> str:
-    """Replace `{1}`, `{2}`, ... in a text by the results with these numbers.
+    """Replace `{1}`, `{2}`, ... in a text by the results of the sub-tasks 1, 2, ...
 
-    A number without a result stays unchanged.
+    `values` maps sub-task numbers to results. Placeholders without a result stay unchanged.
     """
     return _PLACE.sub(lambda match: values.get(int(match[1]), match[0]), text)

@@ -1,4 +1,4 @@
-"""Tools that are not needed for any question about the office. An agent must not choose them."""
+"""Distractor tools that no question of this recipe needs. An agent must not choose them."""
 
 from agentfly_core import tool
 

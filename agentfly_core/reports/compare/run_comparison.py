@@ -272,8 +272,8 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
     """Return the settings of each policy, with an entry for each function of the user's code.
 
     The entry compares the function with the code of the first policy: `{"code.my_shop.price":
-    "changed"}`. For packages with recorded functions in every policy, these entries replace the
-    settings with digests of modules, such as `code.my_shop`.
+    "changed"}`. If any policy lacks digests of a package's functions, the result has the digests of
+    the package's modules instead, such as `code.my_shop`.
     """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {

@@ -41,10 +41,9 @@ class Estimate:
 def success(seeds: Sequence[Solved]) -> Estimate:
     """Estimate the share of problems that runs solve. The runs differ only in the seed.
 
-    For one run, the interval is the Wilson interval over problems. For k runs, it is mean +- t s /
-    sqrt(k). s is the standard deviation of the runs' shares, and t is Student's t for k - 1 degrees
-    of freedom. If the Wilson interval of the mean share extends further on one side, its limit is
-    used on this side.
+    For one run, the interval is the Wilson interval over problems. For k runs, it is the union of
+    the Wilson interval of the mean share, and of mean +- t s / sqrt(k). s is the standard deviation
+    of the runs' shares, and t is Student's t for k - 1 degrees of freedom.
     """
     solved = _array(seeds, seeds[0])
     means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))
@@ -98,5 +97,7 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
 
 def _array(seeds: Sequence[Solved], problems: Iterable[str]) -> NDArray[np.float64]:
-    """Return an array of solved shares, with a row for each seed and a column for each problem."""
+    """Return the success of each run on each problem: one row for each seed, one column for each
+    problem.
+    """
     return np.array([[solved[problem] for problem in problems] for solved in seeds])

@@ -60,8 +60,8 @@ class Beginning:
     """The start of a night: `Beginning(Night(number=12), "f491...84", {"single": 4096}, 0,
     ["night={...}", "model=run:nightly-2026-11-20@15"])`.
 
-    - `night`: the number of the night, and the night's first position in the order of each task's
-      problems (see `Night`)
+    - `night`: the number of the night. For each task, `night` also has the position in the order of
+      problems at which the night begins (see `Night`).
     - `dataset`: the digest of the dataset
     - `problems`: the number of training problems of each task
     - `seed`: determines the order of problems
@@ -84,8 +84,8 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class ScoredProblems:
-    """The number of problems of each task that a night played and scored:
-    `ScoredProblems({"single": 960})`.
+    """The number of problems of each task that were played and scored in a night (a nightly
+    training run): `ScoredProblems({"single": 960})`.
     """
 
     by_task: Mapping[str, int]
@@ -154,7 +154,7 @@ class NightHistory:
 
     @property
     def champion(self) -> Champion | None:
-        """The current champion, or None before the first promotion."""
+        """The champion (the policy that new policies must beat), or None if there is none."""
         line: list[Champion] = []
         for entry in self.entries:
             if entry.champion:

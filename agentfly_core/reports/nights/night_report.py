@@ -46,8 +46,8 @@ for episodes with a loss.
 def night_page(store: Store, night: str) -> str:
     """Return the Markdown page of a night (nightly training run). The first line has the outcome.
 
-    Raises ValueError if the night is unfinished, or if it was not judged. Raises FileNotFoundError
-    if the night's dataset is missing.
+    Raises ValueError if the night is unfinished, or if the night's policy was not compared with the
+    champion. Raises FileNotFoundError if the night's dataset is missing.
     """
     stored = _StoredNight.of(store, night)
     verdict, champion = stored.judgement.verdict, stored.judgement.champion
@@ -87,7 +87,7 @@ def _comparisons(verdict: Verdict) -> str:
 
 @dataclass(frozen=True)
 class _StoredNight:
-    """The stored records of a judged night. The methods compute parts of the night's page."""
+    """The stored records of a finished night. The methods compute sections of the night's page."""
 
     night: str
     experiment: Experiment
@@ -99,7 +99,11 @@ class _StoredNight:
 
     @classmethod
     def of(cls, store: Store, night: str) -> _StoredNight:
-        """Load a night. Raises ValueError if the night is unfinished, or was not judged."""
+        """Load a night.
+
+        Raises ValueError if the night is unfinished, or if the night's policy was not compared
+        with the champion.
+        """
         record, summary = record_of(store, night), summary_of(store, night)
         entries = NightLedger(store, record["experiment"]).read().entries if record else []
         history = [entry for entry in entries if entry.night == night]

@@ -194,7 +194,7 @@ class Nights:
 
 
 def policy_at(store: Store, run: str, step: int) -> Champion:
-    """Return the policy of a step of a run as a `Champion` object (a reference and a pointer).
+    """Return the policy of a step of a run as a `Champion`: its run and step, and its artifact.
 
     The policy need not be the current champion.
     """
@@ -202,7 +202,7 @@ def policy_at(store: Store, run: str, step: int) -> Champion:
 
 
 def last_policy(store: Store, run: str) -> Champion:
-    """Return the policy of the last step of a run as a `Champion` (a reference and a pointer).
+    """Return the policy of the last step of a run as a `Champion`; see `policy_at`.
 
     The policy need not be the current champion.
     """

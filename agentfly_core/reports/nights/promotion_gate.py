@@ -50,8 +50,8 @@ OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
 """Significance levels of the one-sided test in the confirmation (the second comparison). The level
-for "split" is higher, because a split has few problems. At a level of 5 %, most true gains would
-fail.
+for "split", which uses test problems that were set aside, is higher, because these are few. At a
+level of 5 %, most true gains would fail.
 """
 
 
@@ -144,13 +144,14 @@ def judge(
     The guards are:
 
     - each reward, and the success in each task of a mixture
-    - each part of a reward that both policies have on every problem with this reward
+    - each partial score of a reward, if both policies have it on all problems with this reward
     - the number of tokens, unreadable calls, and unscored episodes
     - the success on each dataset in `datasets`
 
     An unscored episode of the challenger counts as failed. Otherwise, the challenger could gain
     from failures that are not scored. If all episodes of the champion on a problem are unscored,
-    the problem is skipped. For the field `worse` of the result, only scored episodes are compared.
+    the problem is skipped. Only scored episodes decide the field `worse` of the result (True if the
+    challenger is worse at the goal with 95 % confidence).
 
     Raises ValueError if the problems or datasets of the policies differ, if fewer than two problems
     remain, or if a margin names an unknown reward.
@@ -332,11 +333,12 @@ def confirmed_verdict(
 
 
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
-    """Split the outcomes `held` into two parts: problems to judge on, and problems to confirm on.
+    """Split the outcomes `held` into two parts: one for the first comparison of the policies, and
+    one for the confirmation (the second comparison).
 
-    If `how` is "split", a part of the problems is set aside for the confirmation. `share` is the
-    size of this part, from 0 to 1. The ids of the problems determine which problems are set aside,
-    so these are the same in every night. For other values of `how`, the second part is empty.
+    If `how` is "split", the confirmation gets the share `share` (from 0 to 1) of the problems. The
+    ids of the problems determine this part, so every night has the same split. For other values of
+    `how`, the part for the confirmation is empty.
     """
     aside = {
         problem

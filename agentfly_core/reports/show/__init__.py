@@ -1,1 +1,1 @@
-"""Show stored episodes, prepared datasets and settings, and compare scores by other rewards."""
+"""Show stored episodes, prepared datasets and settings. Compare stored with new rewards."""

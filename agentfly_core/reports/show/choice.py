@@ -53,7 +53,7 @@ class Conditions:
         above: the reward is above this number
         tool: this tool was called
         error: a tool answered with an error
-        text: these words were read or sampled
+        text: the model read or sampled this text
     """
 
     problem: str | None = None

@@ -142,7 +142,7 @@ class Twice:
 
 
 def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> list[Twice]:
-    """Pair the episodes of two policies that have the same problem and the same index.
+    """Pair episodes of two policies. Both episodes of a pair have the same problem and index.
 
     `of` is the title of the first policy's episodes. Raises ValueError if `shown` has episodes, but
     none of them can be paired.
@@ -158,10 +158,10 @@ def played_twice(shown: Sequence[StoredEpisode], against: Episodes, of: str) -> 
 
 
 def most_changed(played: Sequence[Twice], order: SortOrder, count: int) -> list[Twice]:
-    """Return the `count` episodes with the largest change of the reward.
+    """Return the `count` pairs of episodes with the largest changes of reward (`Twice.change`).
 
-    For the order "worst", these are the largest falls, and for "best", the largest rises. Unscored
-    episodes come last.
+    The order "worst" selects the largest decreases, and "best" the largest increases. Pairs with an
+    unscored episode come last.
     """
     sign = 1.0 if order == "worst" else -1.0
     ranked = sorted(played, key=lambda twice: (twice.change is None, sign * (twice.change or 0.0)))

@@ -1,4 +1,4 @@
-"""Read episodes: of training steps, evaluations or demonstrations, or played without training."""
+"""Read the episodes of training steps, evaluations, demonstrations and plays without training."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -70,8 +70,8 @@ class ForkOrigin:
 
     - `path`: the replies and tool calls up to this point
     - `snapshot`: the saved states of the environments. If it is None, the environments cannot be
-      restored, so the tools on the path are called again.
-    - `facts`: the problem's facts at this point
+      restored, so the tool calls in `path` are executed again.
+    - `facts`: the value of `Problem.facts` (such as the solution) at this point
     - `before_reply`: True for a fork before a reply, which the setting `rollout.branching` makes.
       False for a fork that the agent makes with `Episode.fork`.
     """

@@ -25,8 +25,8 @@ from agentfly_core.records.trajectory import (
 )
 
 ORDER = ("call", "seed", "prompt")
-"""Attributes by which replies are sorted. The order is chronological, but it does not depend on the
-timing of concurrent replies.
+"""Attributes by which replies are sorted. The order is chronological. Concurrent replies have an
+order that does not depend on their timing.
 """
 EpisodePlace = tuple[int | str, ...]
 """The position of a reply or call in an episode. It is the same each time the episode is played."""
@@ -43,8 +43,8 @@ class Reply:
     - `message`: the text and the tool calls
     - `sampled`: the tokens with log-probabilities; empty for a reply of a chat service
     - `temperature`: the sampling temperature; None means the experiment's temperature
-    - `state`: a name of the environments' state at the request for the reply, from the method
-      `Environment.state_key`
+    - `state`: the results of `Environment.state_key` before the reply, joined by spaces. Equal
+      states of the environments have equal texts.
     - `prompt`: the digest of all tokens before the reply, or of the request to a chat service
     - `speaker`: the name of the speaker
     - `call`: the index of the request for this reply among all requests of the episode
@@ -89,11 +89,11 @@ class Reply:
 
     @property
     def alone(self) -> bool:
-        """Whether the field `place` contains only the index of the reply in its conversation.
+        """Whether `place` (the reply's position in the episode) is a single index.
 
-        The result is True for replies of the conversation that begins with the episode's first
-        messages. It is False for other conversations, for replies in `gather`, and if the same
-        prompt had an earlier reply.
+        This is the case in the conversation that begins with the episode's first messages. In other
+        conversations, inside `Episode.gather`, and for a further reply to the same prompt, `place`
+        also has the speaker and the prompt's digest.
         """
         return len(self.place) == 1
 
@@ -149,7 +149,7 @@ def digest(tokens: Sequence[int]) -> str:
 
 
 def _empty(speaker: str, form: str) -> bytes:
-    """Return the key of a speaker's conversation before its first message."""
+    """Return the key of a speaker's empty conversation."""
     return f"{speaker} {form}".encode()
 
 
@@ -207,21 +207,23 @@ def _untrained(spans: Iterable[Sampled]) -> tuple[Sampled, ...]:
 
 @dataclass(eq=False)
 class EpisodeBranch:
-    """The earlier replies that the next reply of one coroutine of the agent can continue.
+    """The history of replies for one coroutine of the agent.
 
-    `Episode.gather` creates one branch for each of its coroutines.
+    The coroutine's next reply can continue any of these replies. `Episode.gather` creates one
+    branch for each of its coroutines.
 
     - `number`: the index of the branch in each of the nested `gather` calls. (1, 0) is the first
       branch of a `gather` that runs in the second branch of the outer `gather`.
     - `replies`: all replies, including the replies before `gather`
-    - `last`: the last reply of each context
+    - `last`: the last reply of each context (a conversation that `Speaker.context` opened)
     - `conversations`: the reply at the end of each conversation, by the conversation's key
     - `samples`: the count of replies, by speaker and prompt
     - `unread`: tool results that their speaker has not read, as pairs of speaker and result
     - `answers`: the answers that speakers have set, as pairs of speaker and answer
     - `parts`: the number of branches that were opened from this branch and are still open
-    - `least_call`: the smallest index that the next reply may have as `Reply.call`. A message from
-      a mailbox may increase this index, so that the next reply is recorded after the message.
+    - `least_call`: the smallest index that the next reply may have as `Reply.call`. After a
+      message from another coroutine, this index is larger than the indices of the sender's earlier
+      replies.
     """
 
     number: tuple[int, ...] = ()
@@ -271,7 +273,7 @@ class EpisodeBranch:
     def samples_before(self, speaker: str, prompt: str) -> int:
         """Return how many replies a speaker has already given to a prompt.
 
-        Also increase this number by 1, for the reply that is about to be sampled.
+        Afterwards, increase the stored number by 1, because the caller samples another reply.
         """
         self.samples[speaker, prompt] += 1
         return self.samples[speaker, prompt] - 1
@@ -281,9 +283,9 @@ class EpisodeBranch:
     ) -> tuple[Reply | None, int]:
         """Find the longest earlier conversation of a speaker that is a prefix of `messages`.
 
-        Only conversations with the form `form` (see `Reply`) are compared. Return the last reply
-        and the number of messages of the conversation. If no conversation matches, return None and
-        0.
+        `form` is a digest of the tools and of the setting `thinking`. Conversations with another
+        digest are ignored. Return the last reply and the number of messages of the conversation. If
+        no conversation matches, return None and 0.
         """
         key, longest, size = _empty(speaker, form), None, 0
         for number, item in enumerate(messages, 1):

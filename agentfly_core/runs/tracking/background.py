@@ -34,17 +34,18 @@ class Background:
     _began: float = field(default_factory=monotonic)
 
     def start(self) -> None:
-        """Call `send` in a new thread, unless the previous call is still running."""
+        """Send all missing data in a new thread, unless the previous thread is still running."""
         if not self._thread.is_alive():
             # a daemon, because a server that hangs must not keep the process from ending
             self._thread = threading.Thread(target=self._call, daemon=True)
             self._thread.start()
 
     def finish(self) -> None:
-        """Call `send` for the last time. Wait until this call ends or a time limit passes.
+        """Send data for the last time. Wait until this attempt ends or a time limit passes.
 
-        The limit is LOCAL, SERVER or OUTAGE. If MLflow still lacks data, the reason is printed. The
-        command that sends this data is printed too, unless MLflow would refuse the data again.
+        The constants LOCAL, SERVER and OUTAGE define the limit. If MLflow still lacks data, the
+        reason is printed. The command that sends this data is printed too, unless MLflow would
+        refuse the data again.
         """
         begin, limit = monotonic(), SERVER if self.place.served else LOCAL
         if self.place.served and self.error:

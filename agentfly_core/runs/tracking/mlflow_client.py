@@ -45,8 +45,9 @@ class MlflowStore:
 
     `MlflowStore("http://mlflow:5000", "/shop/.agentfly", "MLFLOW_TRACKING_URI")`
 
-    `state` is the folder for files of this project. `why` names the setting or the environment
-    variable with the address. If neither is set, `why` is "the project's own store".
+    `state` is the folder for the project's own MLflow database and artifacts. `why` names the
+    setting or the environment variable with the address. If neither is set, `why` is "the project's
+    own store".
     """
 
     uri: str
@@ -179,7 +180,7 @@ class MlflowRun:
         return str(self._tags.get(mlflow_key(name), ""))
 
     def settings(self, values: Mapping[str, JSON], site: Mapping[str, JSON]) -> None:
-        """Log the settings and the site as parameters.
+        """Log the settings of a run, and of the machine (`site`), as parameters.
 
         MLflow does not allow changes of parameters. If a continued run has changed a setting, the
         new value becomes the tag `agentfly.continued.NAME`. The digests of the settings and of the
@@ -227,9 +228,9 @@ class MlflowRun:
         self.tags({"agentfly.dvc_dataset": version})
 
     def table(self, name: str, step: int, frame: DataFrame) -> None:
-        """Log a table of a step in the form that MLflow's pages show.
+        """Log a table of a step as the artifact NAME/step-000007.json.
 
-        The pages list only the newest 80 tables of the run.
+        MLflow's pages show such artifacts as tables, but only the newest 80 tables of a run.
         """
         path = f"{name}/step-{step:06d}.json"
         with self._attempt(f"the table {path}"):

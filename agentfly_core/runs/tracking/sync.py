@@ -42,7 +42,10 @@ def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
 
 
 def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> None:
-    """Send the metrics of an evaluation of the policy of `step`, and of `evaluation.datasets`."""
+    """Send the metrics of `evaluation` and of each evaluation in `evaluation.datasets`.
+
+    `step` is the step whose policy is evaluated.
+    """
     for each in (evaluation, *evaluation.datasets.values()):
         mlflow.points(each.metrics, step, each.time_ms)
 

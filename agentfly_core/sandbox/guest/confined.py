@@ -31,7 +31,7 @@ LIMITS = Limits(memory=4096 * MIB, processes=256, disk=256 * MIB, inodes=8192)
 NAMESPACES = kernel.NEWNS | kernel.NEWPID | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 NOT_STARTED = 126
 GLANCE = 0.5
-"""Seconds between two measurements of the memory.
+"""Seconds between two measurements of the memory that the sandbox uses.
 
 A measurement takes about one millisecond for each process.
 """
@@ -86,8 +86,8 @@ def _end_as(first: int, codes: int) -> NoReturn:
 def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) -> NoReturn:
     """Do the work of the first process of the namespaces.
 
-    Start the program, and send the listening socket over `link`. Then reap processes until the
-    program ends, and write its exit code to `codes`.
+    Start the program, and send the port's listening socket out of the sandbox over `link`. Then
+    reap processes until the program ends, and write the program's exit code to `codes`.
     """
     folder = Path.cwd()
     try:

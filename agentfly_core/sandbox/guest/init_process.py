@@ -109,7 +109,7 @@ def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], w
 def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor) -> bool:
     """Wait until the code ends or reaches a limit, and send a report.
 
-    Returns whether the process is still alive and can run further code.
+    Returns whether the child process can run further code.
     """
     ended = monitor.until_end(connection)
     seconds, alive = time.monotonic() - monitor.started, ended is None and monitor.waits

@@ -110,7 +110,7 @@ class RequestHeader(TypedDict):
 class Report(TypedDict):
     """The header of the message that the sandbox sends after it ran code.
 
-    The header contains how the code ended, and the names of the returned files.
+    `files` has the names of the returned files. The other fields describe how the code ended.
     """
 
     ended: str | None

@@ -46,7 +46,7 @@ STREAMS = {
 }
 
 FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/logs"}
-"""Symbolic links of the sandbox, for the folder names in tasks of Harbor and terminal-bench."""
+"""Symbolic links in the sandbox, with the folder names that Harbor and terminal-bench tasks use."""
 
 
 def visible() -> list[Path]:
@@ -107,8 +107,8 @@ def links(shown: Iterable[Path]) -> dict[str, str]:
     """Return the symbolic links in the root directory of the sandbox: `{"/bin": "usr/bin", "/app":
     "/sandbox/work"}`.
 
-    `shown` has the files and folders of this machine that are visible in the sandbox. For example,
-    there is no link `/app` if a file or folder in `/app` is visible.
+    `shown` has the files and folders of this machine that are visible in the sandbox. Each of
+    the links `/app`, `/tests` and `/logs` is left out if `shown` has a path in this folder.
     """
     taken = {f"/{path.parts[1]}" for path in shown}
     free = {place: target for place, target in FOLDERS.items() if place not in taken}

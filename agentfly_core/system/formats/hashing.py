@@ -1,4 +1,4 @@
-"""Derive names and seeds from hashes. They do not depend on timing, paths, clocks or machines."""
+"""Derive digests, names and seeds from hashes. Equal inputs always give equal outputs."""
 
 import hashlib
 import json

@@ -24,9 +24,8 @@ def own_line(error: BaseException) -> str | None:
 def trace(error: BaseException) -> str:
     """Return the lines of a traceback, beginning with the first line of the user's code.
 
-    Lines in installed packages and in Python's standard library are removed. The last line is kept
-    even if it is in one of them. Without a line of the user's code, the text begins with the first
-    line that is not removed.
+    Lines in installed packages and in Python's standard library are removed, except the last line.
+    Without a line of the user's code, the text begins with the first line that is not removed.
     """
     everything = traceback.extract_tb(error.__traceback__)
     begin = next((number for number, frame in enumerate(everything) if _own(frame)), 0)
