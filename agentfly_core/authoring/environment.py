@@ -77,7 +77,7 @@ class Environment:
     async def restore(self, snapshot: bytes) -> None:
         """Set the state to a snapshot, which may come from another instance with the same problem.
 
-        Raises the same errors as `snapshot`.
+        Raises the same errors as the method `snapshot`.
         """
         raise self._no_going_back()
 

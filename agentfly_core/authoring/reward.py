@@ -227,9 +227,9 @@ class Reward(author_part.AuthorPart):
         injection.refuse_no_score(self.what, self.function, Group in signature.lent.values())
         if signature.arguments:
             raise ValueError(
-                f"{self.what} has parameters of other types: {', '.join(signature.arguments)}. "
-                "Expected only parameters annotated with Trajectory, Team, Problem, Group or an "
-                "environment. Read other values from trajectory.problem.facts."
+                f"{self.what} expects parameters annotated with Trajectory, Team, Problem, Group "
+                f"or an environment, got others: {', '.join(signature.arguments)}. Read other "
+                "values from trajectory.problem.facts."
             )
         single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]
         if Group in signature.lent.values() and single:

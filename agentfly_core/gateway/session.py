@@ -82,7 +82,7 @@ class SpeakerPattern(BaseModel, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not any((self.model, self.path, self.header, self.system)):
-            raise ValueError("set at least one of model, path, header and system")
+            raise ValueError("expected at least one of the keys model, path, header and system")
         re.compile(self.system)
         return self
 
@@ -224,8 +224,8 @@ class GatewaySession:
         except ValueError as error:
             raise RequestRefused(f"The body is not JSON: {error}.") from error
         raise RequestRefused(
-            f'Got the reward {body[:80]!r}, expected {{"value": NUMBER}}. Send rewards only after '
-            "the first reply."
+            f'Got the reward {body[:80]!r}, expected {{"value": NUMBER}}, sent after the reply '
+            "that earned the reward."
         )
 
     def answer(self, text: str) -> None:

@@ -105,8 +105,8 @@ class Projection(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Compute the log-probabilities and the entropies of n tokens, each [n].
 
-        With more than one piece of tokens, the backward pass computes the logits again to save
-        memory.
+        The tokens are processed in pieces. With more than one piece, the backward pass computes
+        the logits again to save memory.
         """
 
         def chosen(

@@ -1,1 +1,1 @@
-"""Show stored episodes, prepared datasets and settings. Compare stored with new rewards."""
+"""Show stored episodes, prepared datasets and settings. Compare stored rewards with new rewards."""

@@ -14,8 +14,9 @@ class ForkRule:
     Example: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5, draws=True, vocabulary=49152)`. With
     `draws`, an episode forks at random, with the probability that the method `probability` returns.
     Without `draws`, it forks if this probability is above `tau`. The probability is `alpha` plus a
-    term with the factor `beta`. This term depends on the entropies of the first `k` tokens of the
-    speaker's first reply and of the current reply, and on the vocabulary size `vocabulary`.
+    term with the factor `beta`. This term compares the entropies of two replies, the speaker's
+    first reply and the current reply. Only the first `k` tokens of each reply count.
+    `vocabulary` is the vocabulary size.
     """
 
     k: int

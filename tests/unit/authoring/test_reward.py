@@ -169,7 +169,7 @@ def test_a_reward_that_asks_for_anything_else_is_refused() -> None:
     def graded(trajectory: Trajectory, answer: str) -> float:
         return 1.0
 
-    with pytest.raises(ValueError, match=r"types: answer\. .* trajectory\.problem\.facts"):
+    with pytest.raises(ValueError, match=r"others: answer\. .* trajectory\.problem\.facts"):
         _ = graded.needs
 
 
