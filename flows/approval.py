@@ -67,9 +67,9 @@ def promote(
     """Wait for a person to approve the policy of a night (a nightly training run).
 
     The flow run holds no devices and no lock during this time. It ends in a state of the type
-    Completed. The state's name is Promoted or NotApproved. The name is also NotApproved if nobody
-    answers within `days` days, or if another policy has become the champion meanwhile. If the
-    policy needs no approval, or if a person decided on the command line meanwhile, the name is
+    Completed. The state's name is Promoted or NotApproved. The name is also NotApproved if no
+    person answers within `days` days, or if another policy has become the champion meanwhile. If
+    the policy needs no approval, or if a person decided on the command line meanwhile, the name is
     Decided.
     """
     loaded = experiment_of_flow(experiment, [], site, store)
@@ -89,7 +89,7 @@ def promote(
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
     """Return the ledger entry by which the policy of a night (a training run) awaits approval.
 
-    Returns None if the policy needs no approval, if a person has already decided, or if nobody
+    Returns None if the policy needs no approval, if a person has already decided, or if no person
     answered in time.
     """
     last = ledger.read().last(night, *DECIDED)

@@ -166,7 +166,7 @@ def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
     The code is the packages of `modules`, and the packages that they import. Imported packages are
     left out if they are installed (in site-packages). Each function and class has a digest (see
     `definitions`). A package has only one digest for all its files if it is installed, has more
-    than 1,000,000 bytes, or has no Python code. `data` contains the full digest of each data file.
+    than 1,000,000 bytes, or lacks Python code. `data` contains the full digest of each data file.
     """
     packages = (package for module in modules for package in _reached(module))
     own = {name: part for package in packages for name, part in package.parts.items()}

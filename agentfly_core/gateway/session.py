@@ -136,8 +136,8 @@ class GatewaySession:
     """The requests of one episode.
 
     `speakers` maps the roles of all speakers except the main speaker to patterns. A request belongs
-    to the first speaker whose pattern matches. A request that matches no pattern belongs to the
-    main speaker, but is refused if its URL names an unknown speaker.
+    to the speaker of the first pattern that it matches. A request that matches no pattern belongs
+    to the main speaker, but is refused if its URL names an unknown speaker.
 
     If an error ends the episode, the future `broken` raises this error. `limit` is the last limit
     that refused a request or ended a reply. `last` is the last reply with its speaker. `bytes` is

@@ -23,7 +23,7 @@ most 0.037. Weights with 2 % noise gave at least 0.057. The benchmark ran SmolLM
 
 
 class WrongWeights(RuntimeError):
-    """The log-probabilities of a sampler differ from those that were stored with the policy.
+    """A sampler's log-probabilities differ too much from the values stored with the policy.
 
     `distance` is the median of the absolute differences, in nats.
     """
@@ -100,7 +100,7 @@ class Probe:
         return cls(tuple(stored["tokens"]), tuple(stored["logprobs"]), dtype, digest)
 
     def require(self, logprobs: Sequence[float], dtype: str, sampler: str, policy: Path) -> None:
-        """Raise WrongWeights if a sampler's `logprobs` differ too much from those of the probe.
+        """Raise WrongWeights if a sampler's `logprobs` differ too much from the probe's `logprobs`.
 
         `dtype` is the dtype of the sampler. TOLERANCE has the largest allowed median difference for
         each dtype. If sampler and policy have different dtypes, the larger of the two limits

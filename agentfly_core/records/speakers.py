@@ -129,7 +129,7 @@ def group_of(trajectory: Trajectory, scored: Scored) -> str:
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
     """Return the reward of each trained speaker in an episode, or None if a score is missing.
 
-    The speakers `worker/1` and `worker/2` have the same role `worker`. If they have no separate
+    The speakers `worker/1` and `worker/2` have the same role `worker`. Unless they have separate
     rewards, the result has one entry for the role: their mean reward. If no speaker is trained, for
     example because the policy is a chat service, the result has all speakers.
     """

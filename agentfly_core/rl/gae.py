@@ -1,7 +1,7 @@
 """Generalised advantage estimation (GAE, arXiv 1506.02438), over sampled tokens or over turns.
 
 Tensors are float64 [trajectories, longest], with one row for each trajectory and one column for
-each sampled token. Prompts and tools' answers have no columns, so they do not cause a discount. The
+each sampled token. Prompts and tools' answers get no columns, so they do not cause a discount. The
 value of a token is the critic's estimate before this token. After the last token, the value is 0.
 The methods `estimate` return the advantages and the targets of the critic. Their argument `turns`
 has the index of the turn of each token, and -1 for padding.

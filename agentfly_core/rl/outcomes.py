@@ -1,5 +1,5 @@
 """The outcomes of an update: the rewards of trajectories and of tokens, the values of each single
-reward, and the groups of trajectories whose rewards are compared to compute advantages.
+reward, and the groups of trajectories. Advantages compare the rewards within each group.
 """
 
 import math

@@ -34,9 +34,9 @@ def share(run: str, source: Store, target: Store) -> tuple[Pointer, int]:
 
 
 def copy_origins(record: RunRecord, store: Store, again: Store) -> None:
-    """Copy what a run needs from other runs, from the store `store` to the store `again`.
+    """Copy the data that a run needs from other runs.
 
-    The following is copied for the run that `record` describes:
+    For the run that `record` describes, the following is copied from `store` to `again`:
 
     - its parent (the policy from which the run starts) and the reference policy of the KL penalty
     - the base models and the memories (folders of files) of both policies

@@ -21,7 +21,7 @@ from agentfly_core.sandbox.sandbox import Sandbox
 
 @dataclass(frozen=True)
 class Target:
-    """What the attacks try to reach on this machine: a file, a port and a process."""
+    """Targets on this machine that the attacks try to reach: a file, a port and a process."""
 
     file: Path
     secret: str

@@ -240,7 +240,7 @@ class Lease:
     def release(self) -> None:
         """Mark the lock object as released.
 
-        The object is kept, so that the next owner can increase the fencing number in it.
+        The object is kept, because the next owner increases the fencing number in it.
         """
         self._write(released=True)
 

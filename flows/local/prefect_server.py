@@ -43,8 +43,8 @@ def prefect_server(state: Path, port: int) -> Program:
 def server_env(state: Path) -> dict[str, str]:
     """Return the environment variables of a project's Prefect server.
 
-    One variable has the server's password. The variable AGENTFLY_SERVES marks the server, so that
-    other processes can find the server.
+    One variable has the server's password. Other processes can find the server by the variable
+    AGENTFLY_SERVES.
     """
     return {
         GUARD: f"{USER}:{password(state)}",

@@ -18,7 +18,7 @@ def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
     """Write the ledger and summary.json of a finished run, and return the summary.
 
     The ledger has one row for each problem and step. `evaluations` contains the evaluations before
-    and after training. An experiment without rewards has no evaluations.
+    and after training. It is empty for an experiment without rewards.
     """
     policy = final_policy(run.store, run.name)
     summary, target = summarise(run, policy, evaluations), keys.ledger(run.name, policy)

@@ -104,7 +104,7 @@ class Samplers:
         return EndpointSampler(self.chats[self.endpoint], partial(reply_tokens, own, tokenizer))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Return, by role, what generates the replies of each speaker that is not trained.
+        """Return, by role, the policy or service that replies for each speaker that is not trained.
 
         This is a policy of a run with its own sampler, a chat service, or the trained policy
         itself. Raises ValueError if a policy is missing, has changed, or has another tokenizer.

@@ -79,8 +79,8 @@ class Vault(Environment):
     def opened(self) -> bool:
         """Whether the vault is open.
 
-        There must be exactly six turns, one for each handle. The turn after the lamp lights must
-        have the direction that belongs to the lamp's colour. All other turns may have any
+        There must be exactly six turns, one turn for each handle. The turn after the lamp lights
+        must have the direction that belongs to the lamp's colour. All other turns may have any
         direction.
         """
         handle = self._facts["handle"]

@@ -1,4 +1,4 @@
-"""Problems whose prompts describe a building with random sizes and materials."""
+"""Problems in which the prompt describes a building with random sizes and materials."""
 
 import random
 from collections import Counter
@@ -29,7 +29,7 @@ def orders(
     families: Sequence[str] = tuple(FAMILIES),
     survival: bool = False,
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. Problem i asks for a building of the kind
+    """Make problems for each split. The building in problem i has the kind
     `families[i % len(families)]`:
 
         Problem("tower-3f2a90c1d4e5b678",

@@ -40,7 +40,7 @@ class Fit(NamedTuple):
 
     @property
     def complete(self) -> float:
-        """The share of the building's parts (such as the walls) that have no wrong cells."""
+        """The share of the building's parts (such as the walls) without wrong cells."""
         return sum(not count for count in self.wrong.values()) / len(self.wrong)
 
     @property

@@ -1,4 +1,4 @@
-"""Problems with ledgers, whose entries must be added up page by page.
+"""Problems in which the entries of a ledger must be added up page by page.
 
 The tool's result for each page names the next page.
 """

@@ -1,4 +1,4 @@
-"""Problems that ask for a four-digit number. Each of four witnesses (speakers) has one digit."""
+"""Problems with a four-digit number as answer. Each of four witnesses (speakers) has one digit."""
 
 import random
 from collections.abc import Iterator

@@ -103,8 +103,8 @@ class Faults:
         The argument of `ask` is the reason why the last reply could not be read. Before any reply,
         it is "".
 
-        Raises HubFault if the fault has no remedy in REMEDIES, or if its remedy (a retry or a new
-        prompt) was already used the maximum number of times.
+        Raises HubFault if REMEDIES contains no remedy for the fault, or if the remedy (a retry or a
+        new prompt) was already used the maximum number of times.
         """
         fault, left = "", Counter({RETRY: self.retries, ASK_MODEL: self.questions})
         while True:

@@ -57,7 +57,7 @@ def written(plan: Sequence[Mapping[str, Any]]) -> str:
 
 
 def places(texts: Sequence[str]) -> set[int]:
-    """Return the numbers of the sub-tasks whose results the texts use.
+    """Return the numbers of the sub-tasks to which placeholders in the texts refer.
 
     For example, the texts "{1}" and "sum of {1} and {2}" use the results of sub-tasks 1 and 2.
     """

@@ -154,7 +154,7 @@ class NightHistory:
 
     @property
     def champion(self) -> Champion | None:
-        """The champion (the policy that new policies must beat), or None if there is none."""
+        """The champion (the policy that new policies must beat), or None without a champion."""
         line: list[Champion] = []
         for entry in self.entries:
             if entry.champion:

@@ -333,8 +333,8 @@ def confirmed_verdict(
 
 
 def looks(how: Way, share: float, held: HeldOut) -> tuple[HeldOut, HeldOut]:
-    """Split the outcomes `held` into two parts: one for the first comparison of the policies, and
-    one for the confirmation (the second comparison).
+    """Split the outcomes `held` into a part for the first comparison of the policies, and a part
+    for the confirmation (the second comparison).
 
     If `how` is "split", the confirmation gets the share `share` (from 0 to 1) of the problems. The
     ids of the problems determine this part, so every night has the same split. For other values of

@@ -44,7 +44,7 @@ def send_stages(stages: StagesBefore, store: Store, mlflow: MlflowRun) -> None:
 def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> None:
     """Send the metrics of `evaluation` and of each evaluation in `evaluation.datasets`.
 
-    `step` is the step whose policy is evaluated.
+    `step` is the step of the evaluated policy.
     """
     for each in (evaluation, *evaluation.datasets.values()):
         mlflow.points(each.metrics, step, each.time_ms)
