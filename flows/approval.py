@@ -1,6 +1,7 @@
 """Let a person choose the champion: the policy with which the next nightly training run starts.
 
-The person uses a form in Prefect's UI, for which a flow run is paused, or the command line.
+The person fills in a form in Prefect's UI, or uses the command line. A flow run is paused while the
+form is open.
 """
 
 import asyncio
@@ -37,9 +38,9 @@ from flows.run_pages import artifact_key, report_aliases, report_night
 SECONDS_OF_A_DAY = 86400
 LOOK_S = 2
 SPARE_S = 3600
-"""Seconds by which Prefect's time limit of the pause is longer than this module's time limit.
+"""Seconds that are added to the time limit of a person's answer, to get Prefect's time limit.
 
-After Prefect's limit, Prefect would end the flow run as Failed.
+After its time limit for a paused flow run, Prefect would end the flow run as Failed.
 """
 KEY = "decision"
 ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
@@ -87,10 +88,10 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the ledger entry by which the policy of a night (a training run) awaits approval.
+    """Return the ledger entry of a policy that still needs a person's approval.
 
-    Returns None if the policy needs no approval, if a person has already decided, or if no person
-    answered in time.
+    `night` is the name of the nightly training run that made the policy. Returns None if the policy
+    needs no approval, if a person has already decided, or if no person answered in time.
     """
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None

@@ -1,4 +1,4 @@
-"""A new project: the files of `agentfly init`."""
+"""Write the files of a new project. The command `agentfly init` uses this module."""
 
 import shutil
 import subprocess

@@ -51,9 +51,9 @@ def nightly(
     attempts: Attempts = 3,
     approval: Approval = False,
 ) -> Summary:
-    """Train the run nightly-<date> on the problems that follow the last night's problems. Promote
-    the new policy if it beats the champion. First of all, finish the runs of earlier nights that
-    were interrupted. A night is given up after `attempts` failed attempts to train it.
+    """Finish the interrupted runs of earlier nights. Then train the run nightly-<date> on the
+    problems that follow the last night's problems, and promote the new policy if it beats the
+    champion. A night is given up after `attempts` failed attempts to train it.
     """
     today = date or _scheduled()
     with pinging(loading.site(site, store).ping_url_env):

@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 COMPLETE = "mlflow_complete"
 """The key in a run's links.json that shows whether MLflow has received all data of the run.
 
-The value is a list of digests from `state_of`. A digest is added after all data of the run have
-been sent. If the digest of the current state is missing, data must be sent again.
+The value is a list of digests from `state_of`, which change if the run must be sent again. A digest
+is added after all data have been sent. If the current digest is missing, data must be sent again.
 """
 
 

@@ -80,8 +80,8 @@ def action(text: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
     """Parse the tool call in a reply.
 
     The text after "Action Input:" is a JSON object with the arguments. If the tool has a single
-    argument of the type string, the text can also be this string. If the call cannot be parsed,
-    return BadCall.
+    argument of the type string, the text can also be the value of this argument. If the call cannot
+    be parsed, return BadCall.
     """
     match = _ACTION.search(text)
     if match is None:

@@ -1,5 +1,5 @@
-"""Divergence proximal policy optimisation (DPPO, arXiv 2602.04879). Bounds apply to probabilities,
-not to their ratios.
+"""Divergence proximal policy optimisation (DPPO, arXiv 2602.04879). The loss limits the change of
+a token's probability, while PPO limits the ratio of the probabilities.
 """
 
 from dataclasses import dataclass

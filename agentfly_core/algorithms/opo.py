@@ -15,9 +15,9 @@ class OPO(PolicyGradient):
     group are equal, A is 0. Example: two trajectories with 30 and 10 tokens and the rewards 1 and 0
     have A = 0.25 and -0.75.
 
-    The default loss is a clipped ratio. In the first optimizer step, its gradient is equal to the
-    gradient of the paper's loss -A log p. The clipped ratio also allows further optimizer steps on
-    the same episodes.
+    By default, the probability ratio is clipped as in PPO. In the first optimizer step, the
+    gradient is equal to the gradient of the paper's loss -A log p. Clipping also allows further
+    optimizer steps on the same episodes.
     """
 
     policy_loss: PolicyLoss = Clip()

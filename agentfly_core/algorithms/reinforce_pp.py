@@ -1,5 +1,5 @@
-"""REINFORCE++ (arXiv 2501.03262): normalised returns of tokens, without comparing episodes of a
-group.
+"""REINFORCE++ (arXiv 2501.03262): the advantage of a token is its return, normalised over the
+batch.
 """
 
 from dataclasses import dataclass, replace

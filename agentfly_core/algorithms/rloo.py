@@ -16,8 +16,8 @@ class RLOO(PolicyGradient):
     the group. The rewards 1, 0, 0, 0 give the advantages 1, -1/3, -1/3, -1/3. A trajectory counts
     as one action: its loss is the sum over its tokens.
 
-    The default loss is a clipped ratio. In the first optimizer step, its gradient is equal to the
-    gradient of the paper's loss -A log p.
+    By default, the probability ratio is clipped as in PPO. In the first optimizer step, the
+    gradient is equal to the gradient of the paper's loss -A log p.
     """
 
     aggregation: Aggregation = SeqMeanTokenSum()

@@ -139,14 +139,15 @@ class AuthorPart(ABC):
 
     @abstractmethod
     def check(self, signature: Signature) -> None:
-        """Raise ValueError if the parameters or the result do not suit a tool or a reward."""
+        """Raise ValueError if the function's parameters or return type are not supported."""
 
     async def call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
-        """Call `function` in this process, with the time limit `timeout`.
+        """Call `function` in this process, with the time limit `timeout`, and return its result.
 
-        The function `call` of this module describes `lent`, the result and the errors.
+        Raises Overdue after `timeout` seconds. The environments in `lent` are then marked as
+        spoilt, because the function may still use them.
         """
         return await call(function, self.timeout, self.what, lent)
 

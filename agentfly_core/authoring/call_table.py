@@ -136,7 +136,7 @@ class CallTable:
 
 
 def heartbeat(table: Bytes) -> float:
-    """Return the time when the process of a table last recorded a heartbeat.
+    """Return the time of the last heartbeat that a process recorded in its table.
 
     The time is in seconds of the monotonic clock. It is 0 before the first heartbeat.
     """

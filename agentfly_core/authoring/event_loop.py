@@ -1,7 +1,7 @@
 """The event loop of this process on which agents, tools, environments and rewards run.
 
-The loop runs in its own thread until the process ends. Code "holds" the loop while no other work
-on the loop can run. If code holds the loop for too long, later work runs on a new loop.
+The loop runs in its own thread until the process ends. Code "holds" the loop if the code blocks all
+other work on the loop. If code holds the loop for too long, later work runs on a new loop.
 """
 
 import asyncio

@@ -148,8 +148,8 @@ class _Process(GuardedProcess):
     def know(self, part: Named) -> None:
         """Let the process import a tool or reward, and make it with the settings in `part`.
 
-        If the process already knows `part`, it does not import it again. Raises ServiceFailure if
-        the import fails.
+        A tool or reward is imported only once in each process. Raises ServiceFailure if the import
+        fails.
         """
         asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
         try:

@@ -86,9 +86,9 @@ class Reward(author_part.AuthorPart):
 
         A score that was computed during the episode is returned unchanged. Otherwise, the function
         of the reward is called. The result is Unscored if the call fails, or if the reward needs an
-        environment. Calls in `held` are skipped, because they have already blocked the event loop
-        once. Their result is Unscored, too. `episode` contains the trajectories of all speakers,
-        for a parameter of type Team.
+        environment. It is also Unscored if this call is in `held`, the calls that have blocked the
+        event loop before. `episode` contains the trajectories of all speakers, for a parameter of
+        type Team.
         """
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -109,10 +109,9 @@ class Reward(author_part.AuthorPart):
         """Score stored trajectories, and return one score for each trajectory.
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
-        problem. Otherwise, it has only one trajectory. `held` has calls that have already blocked
-        the event loop once. If a call of this reward for the first episode is in `held`, the reward
-        is not called, and all scores are Unscored. `episode` contains the trajectories of all
-        speakers, for a parameter of type Team.
+        problem. Otherwise, it has only one trajectory. `held` has calls that have blocked the event
+        loop before. Such a call is skipped, and all scores are Unscored. `episode` contains the
+        trajectories of all speakers, for a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):

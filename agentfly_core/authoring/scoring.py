@@ -77,8 +77,8 @@ def score_here(
 ) -> list[Scored]:
     """Call `score` on the event loop of this process, and return the scores.
 
-    See `score` for the parameters. If a reward blocks the loop for too long, the episode that it
-    was scoring is Unscored.
+    See `score` for the parameters. If a reward blocks the loop for too long, the episode that the
+    reward was scoring is Unscored.
     """
     return without_held_calls(lambda held: run(score(trajectories, rewards, main, among, held)))
 

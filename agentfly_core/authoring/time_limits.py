@@ -224,7 +224,7 @@ def harmless(error: BaseException) -> Exception:
 
 
 async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Callable[[], R]:
-    """Await `function()`. Return a callable that returns the result or raises the error."""
+    """Await `function()`. Return a callable that gives the result or raises the error again."""
     # If a task raises SystemExit or KeyboardInterrupt, asyncio raises it out of the loop, which
     # would end all other episodes. So the error is returned as a result.
     try:

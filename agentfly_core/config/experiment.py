@@ -390,11 +390,11 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the inputs of seeds: `(seed, 7)`, or `(seed, "night", 3, 7)` in nightly run 3."""
+        """Return the values that determine a step's seeds, such as `(seed, 7)` for step 7."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 
     @property
     def digest(self) -> str:
-        """The digest that identifies the settings. `flows` is left out, because no run uses it."""
+        """The digest that identifies the settings of a run. The setting `flows` is left out."""
         return hashing.digest(self.model_dump(mode="json", exclude={"flows"}))

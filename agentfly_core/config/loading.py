@@ -38,10 +38,10 @@ GIVEN: Mapping[str, Sequence[str]] = {
 }
 """Sections that name a class or function, and are completed with its default arguments.
 
-The value for a section lists the arguments that the program passes, not the user.
+Each section is mapped to the arguments that the program passes to the class or function.
 """
 TASKS = "tasks"
-"""`ExperimentFile.origin` gives this source for values that are copied from the setting `tasks`."""
+"""The source, in `ExperimentFile.origin`, of values that are copied from the setting `tasks`."""
 FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
@@ -157,7 +157,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
 
 
 def site(name: str, store: str = "") -> Site:
-    """Read the settings of a site.
+    """Read the settings of a site, i.e. of the machines where experiments run.
 
     The settings come from `conf/site/NAME.yaml`, environment variables `AGENTFLY_<KEY>`, and
     `store`. If several of these sources set the same key, the last of them counts. Raises
@@ -310,7 +310,7 @@ def _keys(key: str) -> list[str]:
 
 
 def _sections_of(key: str) -> set[str]:
-    """Return a key and all its sections: `{"update", "update.epochs"}` for `update.epochs`."""
+    """Return a dotted key and its prefixes: `{"update", "update.epochs"}` for `update.epochs`."""
     return {key[: end.start()] for end in re.finditer(r"\.|$", key)}
 
 
@@ -325,10 +325,7 @@ def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JS
 
 
 def _in_full(key: str, value: JSON) -> JSON:
-    """Return `{"weights": False}` for `update: none`, and any other value unchanged.
-
-    A later override such as `update.epochs=2` keeps `weights: false`.
-    """
+    """Return `{"weights": False}` for the setting `update: none`. Return other values unchanged."""
     return {"weights": False} if (key, value) == ("update", "none") else value
 
 
@@ -343,9 +340,9 @@ def _replaced(
 
 
 def _opened(short: JSON, keys: Sequence[str]) -> dict[str, JSON]:
-    """Return the long form of a section: `{"weight": 2.5}` for a reward with the weight 2.5.
+    """Return a section as a dict if only the value of its main key is written.
 
-    So an override that sets another key of the section keeps the weight.
+    For example, the section of a reward may be the number 2.5, which means `{"weight": 2.5}`.
     """
     numbers = {"rewards": RewardPart.SHORT, "environments": PoolSettings.SHORT}
     key = "use" if isinstance(short, str) else numbers.get("".join(keys[-2:-1]))

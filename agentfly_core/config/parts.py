@@ -101,8 +101,8 @@ class TemplatePart(Part):
     """A chat template. `use` is an import path, `default`, `hermes` or `model`.
 
     `model` is the model's own template. The template's variables are further keys: `{use: model,
-    enable_thinking: false}`. Without `use`, the other keys choose the template: with `show_tools`,
-    it is `hermes`. With other keys only, it is `model`. Without any keys, it is `default`.
+    enable_thinking: false}`. A section without `use` selects `hermes` if it has the key
+    `show_tools`, `default` if it is empty, and `model` if it has only other keys.
     """
 
     @model_validator(mode="before")
@@ -151,10 +151,10 @@ class ToolPart(ShortForm, Part):
 
 
 class FlowPart(ToolPart):
-    """A flow, such as `{use: "my_flows:robustness", episodes: 50}`.
+    """A flow, i.e. a function that computes a table for an experiment.
 
-    `use` names a function that returns the rows of a table. This function is called with the
-    experiment and the further keys of the section, here `episodes`.
+    In `{use: "my_flows:robustness", episodes: 50}`, `use` is the import path of the function. The
+    function is called with the experiment and the section's other keys, and returns table rows.
     """
 
 
@@ -195,8 +195,8 @@ class AgentPart(Section):
     - `max_tokens`: the largest number of tokens in a reply
     - `deadline`: the time limit of an episode in seconds
     - `stop`: texts that end a reply, such as `["Observation:"]`
-    - `frozen`: the policies of some roles: `{critic: "run:demo@7", judge: "endpoint:gpt", user:
-      "self"}`. `self` is the trained policy. The replies of these roles are not trained on.
+    - `frozen`: the policies of the roles (kinds of speakers) whose replies are not trained on:
+      `{critic: "run:demo@7", judge: "endpoint:gpt", user: "self"}`. `self` is the trained policy.
     - `remembers`: the import path of a function that makes a memory from the episodes of a step.
       Later episodes can read the memory.
 
@@ -244,8 +244,8 @@ class AgentPart(Section):
     def untrained(self) -> Sequence[str]:
         """The roles that the trained policy plays without learning from their replies.
 
-        These are the roles with the value `self` in the setting `frozen`. If an agent is a program
-        and has the setting `train`, roles that are in neither setting are included, too.
+        These are the roles with the value `self` in the setting `frozen`. For a program with the
+        setting `train`, all roles outside of `train` and `frozen` are added.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -299,7 +299,7 @@ class OwnSettings:
 
     @classmethod
     def beside(cls, section: BaseModel, keys: Keys, path: str) -> Self:
-        """Return all entries of a section that are not fields of the section itself."""
+        """Collect the settings in a section: all keys except its own fields, such as `use`."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 
     def completed(self) -> dict[str, JSON]:

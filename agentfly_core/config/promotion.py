@@ -14,9 +14,9 @@ class HeldOutDataset(Data):
     """A dataset that is used only for evaluation: `{use: "agentfly_core.datasets.files:files",
     train_file: hard.jsonl, test: 1000}`.
 
-    Policies are evaluated on the split `test`. The dataset has the same settings as the section
-    `data`, and the same default seed. The split `train` is not used. By default, `train` is 1,
-    because this split must not be empty.
+    Policies are evaluated on the split `test`. The keys and the default seed are those of the
+    section `data`. The split `train` is not used. By default, `train` is 1, because this split must
+    not be empty.
     """
 
     train: Positive = 1
@@ -24,7 +24,7 @@ class HeldOutDataset(Data):
 
     @property
     def data(self) -> Data:
-        """These settings as a section `data`, without further settings such as `margin`."""
+        """The dataset as a section `data`, without keys that only subclasses have (`margin`)."""
         further = type(self).model_fields.keys() - HeldOutDataset.model_fields.keys()
         return Data.model_validate(self.model_dump(mode="json", exclude={*further}))
 

@@ -138,7 +138,7 @@ def reference(text: str, runs: Sequence[str]) -> Reference:
     """Parse a reference to a policy.
 
     `runs` has the names of existing runs, for which `run:` may be left out. Raises ValueError if
-    the text is not a reference. Whether a model of the hub exists is not checked.
+    the text is not a reference. The hub is not asked whether a model exists.
     """
     words = [word.value for word in WordPolicy]
     kind, _, name = text.partition(":")

@@ -54,8 +54,9 @@ TaskName = Annotated[
 
 
 class TaskLimits(Section):
-    """Settings of the section `agent` that a task replaces: `{system: "You shop.", max_turns:
-    8}`.
+    """The settings of `agent` that differ in this task: `{system: "You shop.", max_turns: 8}`.
+
+    These settings replace the settings in the section `agent` of the experiment.
     """
 
     system: str | None = None
@@ -151,8 +152,8 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
 def datasets(data: Mapping[str, Any]) -> list[str]:
     """Return the import paths of the dataset functions in the section `data`.
 
-    Without a mixture, there is one path. For a mixture of tasks, the path of the function that
-    mixes the tasks is followed by the path of each task's dataset function.
+    Without a mixture, there is one path. For a mixture of tasks, the first path names the function
+    that mixes the tasks. The other paths name the dataset functions of the tasks.
     """
     parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
     return [data["use"], *(part["use"] for part in parts)]

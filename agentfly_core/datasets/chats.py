@@ -37,9 +37,9 @@ MAX_BYTES = 2**31
 class RecordedReply:
     """A reply of the assistant in a data file.
 
-    `messages` is the conversation from the first message to the reply. `trained` is whether the
-    reply contributes to the training loss. `call` has the token ids of the prompt and of the reply,
-    or is None for a file without token ids.
+    `messages` is the conversation, which ends with the reply. `trained` is whether the reply
+    contributes to the training loss. `call` has the token ids of the prompt and of the reply, or is
+    None for a file without token ids.
     """
 
     messages: Messages
@@ -122,7 +122,7 @@ class RecordedChat:
     def checked(self) -> RecordedChat:
         """Check that the order of the messages is valid, and return this chat.
 
-        Raises ValueError for an invalid order, such as two assistant messages in a row.
+        Raises ValueError for an invalid order, such as two consecutive assistant messages.
         """
         before: Message | Observation | None = None
         for number, item in enumerate(self.messages, 1):

@@ -20,8 +20,8 @@ DataRow = Mapping[str, Any]
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     """Return a row with its columns renamed. `columns` maps old names to new names.
 
-    Raises ValueError if the row is not a mapping, or if two columns would get the same name. If
-    reading the row failed, `row` contains the error, which is raised.
+    Raises ValueError if the row is not a mapping, or if two columns would get the same name. Also
+    raises ValueError if `row` is a ValueError, i.e. the error of reading this row.
     """
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")

@@ -24,9 +24,9 @@ PROGRAM_MISTAKES = ("guess", "mistype a bound", "take another exponent", "misrea
 def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a scripted policy that calls the calculator and answers with the result.
 
-    It can play problems of `datasets.arithmetic`, and problems with an entry `expression` in
-    `Problem.facts`. `spoilt` is the share of episodes with a mistake: a guess, a wrong digit in the
-    expression, a wrong operation, or a wrong digit in the answer.
+    The policy can play problems of `datasets.arithmetic`, and problems with an entry `expression`
+    in `Problem.facts`. `spoilt` is the share of episodes with a mistake: a guess, a wrong digit in
+    the expression, a wrong operation, or a wrong digit in the answer.
     """
     reply = partial(use_tool, calculation, partial(calling, "calculator", "expression"), answering)
     return replying(seed, spoilt, reply, SUM_MISTAKES)
@@ -51,8 +51,8 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
     """Return a scripted policy that runs a program with the tool `python`, and answers with its
     output.
 
-    It can play problems of `datasets.powers`. `spoilt` is the share of episodes with a mistake: a
-    guess, a wrong bound, a wrong exponent, or a wrong digit in the answer.
+    The policy can play problems of `datasets.powers`. `spoilt` is the share of episodes with a
+    mistake: a guess, a wrong bound, a wrong exponent, or a wrong digit in the answer.
     """
     reply = partial(use_tool, programming, partial(calling, "python", "code"), answering)
     return replying(seed, spoilt, reply, PROGRAM_MISTAKES)

@@ -105,8 +105,8 @@ class _Source:
     def require(self, wanted: Mapping[str, int], built: Mapping[str, Rows]) -> None:
         """Raise ValueError if the file has too few problems for the splits in `wanted`.
 
-        `wanted` has the size of each split, and `built` the problems that were drawn. If unusable
-        rows are the only cause, no error is raised, because they are reported as BadRow objects.
+        `wanted` has the size of each split. `built` has the problems that were drawn for each
+        split. If unusable rows are the only cause, no error is raised: they become BadRow objects.
         """
         repeated = sum(isinstance(row, Repeated) for row in self.bad)
         missing = sum(size - len(built[split]) for split, size in wanted.items())
@@ -145,8 +145,8 @@ def require_fields(
     """Check the names of the fields in the first rows of the files before a run starts.
 
     Raises ValueError if a file is missing. Also raises ValueError if all first rows of a file lack
-    a required field. The required fields are the question, the fields in `needs`, and the columns
-    that `columns` renames.
+    a required field. The required fields are one of PROMPTS (such as `question`), all fields in
+    `needs`, and all old names in `columns`.
     """
     for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
         fields = first_fields(Path(source))
@@ -171,8 +171,8 @@ def read(
     """Yield the number and the problem of each row of a file.
 
     For an unusable row, yield its number and a BadRow. For a row with the same problem as an
-    earlier row, yield its number and a Repeated, which is a kind of BadRow. `needs` and `columns`
-    are the arguments of `files`.
+    earlier row, yield its number and a Repeated, which is a kind of BadRow. A row without a value
+    for a field in `needs` is unusable. `columns` maps old to new names of fields.
     """
     seen: dict[str, tuple[int, Problem]] = {}
     for number, row in rows(path):

@@ -17,7 +17,7 @@ from agentfly_core.config.mismatch import message_of
 from agentfly_core.system.formats.text import fault, shown
 
 OURS = "agentfly"
-"""Key in the metadata of the first turn. `agentfly export` stores the whole trajectory under it."""
+"""The key in a trace's first turn under which `agentfly export` stores the whole trajectory."""
 
 
 @checked(frozen=True)
@@ -155,7 +155,7 @@ FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Trace]] = {
     "nodes": _verifiers,
     "request": _logged,
 }
-"""The reader of each format. The key is a field that only rows of this format have."""
+"""For each trace format: a field that only its rows have, and the function that reads a row."""
 
 
 def _require_version(version: Any) -> None:

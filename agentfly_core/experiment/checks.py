@@ -108,7 +108,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError if a model cannot be trained. The config is checked only if it is local."""
+    """Raise ValueError if a model cannot be trained. Only a config on this machine is checked."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -280,7 +280,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError for too few problems, unknown tasks, or both `night` and `curriculum`."""
+    """Raise ValueError for too few problems, unknown tasks, or `night` with `curriculum`."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(

@@ -77,8 +77,8 @@ class Experiment:
     def on(self, settings: Settings) -> Self:
         """Return the experiment with `settings`.
 
-        The algorithm and the imported tools, rewards and agents are kept, so `settings` must name
-        the same ones. Other settings, such as data, model, gates and steps, may differ.
+        The algorithm and the imported tools, rewards and agents are kept, so these settings must
+        not change. Other settings, such as data, model, gates and steps, may differ.
         """
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}

@@ -214,8 +214,8 @@ class StageKeys:
         """Return the key of the scores of `rollouts`, the episodes of a step or an evaluation.
 
         The scores are stored in the folder of the rollouts. `round` is 0 for the final scores. With
-        `rollout.refills`, a step may need several sampling rounds. The scores after a round decide
-        whether the next round is needed. Their `round` is 1 after the first round, and so on.
+        `rollout.refills`, a step may need several sampling rounds (1, 2, ...). After sampling round
+        n, scores with `round` n decide whether another sampling round is needed.
         """
         inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
         reads = ("rewards", "tasks", "code.score")

@@ -161,10 +161,10 @@ def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
 
 
 def done_by(store: Store, run: str, step: int) -> str:
-    """Return the name of the run that did the step `step` of the run `run`.
+    """Return the name of the run in which a step of `run` was trained.
 
-    If the run is a fork, the steps before the fork were done by the run from which it was forked.
-    In all other cases, the result is `run`. Step 0 is the start of a run.
+    If `run` is a fork, the steps up to the fork were trained in the original run. All other steps
+    were trained in `run` itself. Step 0 is the start of a run.
     """
     try:
         record = store.read_json(RunLayout(run).record)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agentfly_core.experiment.task import Task
 
 Code = Mapping[str, Mapping[str, str]]
-"""For each stage, the digests of the user's own modules that it runs, as in `Settings.code`:
+"""For each stage, the digests of the user's modules that the stage runs, as in `Settings.code`:
 `{"rollout": {"my_tools": "9f2c51aa03be7d10"}}`."""
 PROGRAM_MODULE = PROGRAM.partition(":")[0]
 COUNTED = ("prepare", "demonstrate", "rollout", "score", "memory", "update")

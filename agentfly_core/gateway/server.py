@@ -106,7 +106,7 @@ async def serving(
     the base URL for clients.
 
     The URL ends with `base`. If `key` is not empty, clients must send it as their API key. Requests
-    are handled in the caller's `contextvars` context, because they belong to the caller's agent.
+    are handled in the caller's `contextvars` context.
     """
     server = GatewayServer(session, base, key)
     runner = web.AppRunner(server.app, access_log=None, shutdown_timeout=1.0)

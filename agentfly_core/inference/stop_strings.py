@@ -1,4 +1,4 @@
-"""Find stop strings in a reply. Its tokens are decoded one by one, in the same way as in vLLM."""
+"""Find stop strings in a reply whose tokens are decoded one by one, as in vLLM."""
 
 import functools
 from collections.abc import Sequence

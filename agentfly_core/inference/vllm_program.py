@@ -82,7 +82,7 @@ def bgmv_expand_slice(
     size: int,
     add_inputs: bool = True,
 ) -> None:
-    """Like `bgmv_expand`, but only the `size` columns of `output` from `start` on are changed."""
+    """Like `bgmv_expand`, but change only `size` columns of `output`, beginning at `start`."""
     product = _product(inputs, weights, output.dtype, adapter)[:, :size]
     columns = output[:, start : start + size]
     columns.copy_(columns + product if add_inputs else product)

@@ -1,4 +1,4 @@
-"""A vLLM worker extension. It loads the weights of a policy in place, also with tied embeddings."""
+"""A vLLM worker extension. It loads the weights of a policy in place, even with tied embeddings."""
 
 from typing import Any
 

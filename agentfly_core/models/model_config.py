@@ -127,7 +127,7 @@ def of_reference(model: HubModel | LocalModel) -> PreTrainedConfig | None:
 def require_loadable(config: PreTrainedConfig, where: str) -> None:
     """Raise ValueError if a model cannot be loaded, such as an encoder or a quantised model.
 
-    `where` names the model in the message.
+    `where` is the name of the model for the error message.
     """
     if faults := list(_load_faults(config)):
         raise ValueError(f"The model {where} cannot be loaded: {faults[0]}")

@@ -28,8 +28,8 @@ Pieces = Sequence[str]
 """
 VOCABULARY = 1024
 EVERYWHERE = 0.95
-"""If a word occurs in at least this share of the conversations, it counts as a part of their
-format, such as markup.
+"""A word that occurs in at least this share of the conversations counts as a part of the
+conversation format, such as markup.
 """
 _ALPHABET = 256
 _WORD = r"[^\W\d]+"

@@ -47,9 +47,9 @@ TEXTS = (
 )
 """Texts that must be unchanged after a tokenizer has encoded and decoded them."""
 LENGTH, SHARED, PROMPTS, REPLY = 64, 40, (24, 9, 3), 32
-"""Lengths in tokens. LENGTH is the length of a row. SHARED is the length of the prefix that two
-rows have in common. PROMPTS has the lengths of the prompts in a batch. REPLY is the length of each
-reply.
+"""Lengths in tokens. LENGTH is the length of a test sequence. SHARED is the length of the common
+prefix of two test sequences. PROMPTS has the lengths of the prompts in a batch. REPLY is the length
+of each reply.
 """
 PROBLEM = Problem("admission", "")
 DATE = "2026-01-31"
@@ -57,8 +57,8 @@ DATE = "2026-01-31"
 instead.
 """
 NOISE = 0.05
-"""Standard deviation of the noise in changed weights, as a multiple of the standard deviation of
-each weight tensor.
+"""Standard deviation of the noise that `_changed` adds to the weights of a model, as a multiple of
+the standard deviation of each weight tensor.
 """
 LEARNER_BYTES = 16
 """The number of bytes for a trained parameter, its gradient and its Adam states.

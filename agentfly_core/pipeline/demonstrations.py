@@ -35,8 +35,8 @@ from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import NO_ANSWER, collect
 
 REHEARSED = 8
-"""The number of trial demonstrations. They are played and scored before all demonstrations of the
-warm start are played.
+"""The number of trial demonstrations. The trial demonstrations are played and scored first, before
+the warm start's demonstrations are played.
 """
 HEARD = 512
 """The number of demonstrations from which the tokenizer of the model `nano` is made."""
@@ -54,7 +54,7 @@ class DemonstrationPlayer:
     failed)`.
 
     - `quotas`: a function that divides a number of episodes among the tasks
-    - `failed`: the largest allowed share of failed episodes. Above it, methods raise GateClosed.
+    - `failed`: the largest allowed share of failed episodes. With more, methods raise GateClosed.
     - `blame`: the episodes that have killed, or may have killed, a worker process
     """
 
@@ -106,9 +106,10 @@ class DemonstrationPlayer:
         """Play trial demonstrations, and compute the rewards that need an environment.
 
         The number of trial demonstrations is the constant REHEARSED. Also play a test episode in
-        which each reply is a refusal to answer, without a tool call. Raises GateClosed if the test
-        episode ends without an answer, but the agent's code returns an ending that requires an
-        answer, such as `Ending.TERMINAL`. Also raises GateClosed if too many demonstrations fail.
+        which each reply is a refusal to answer, without a tool call.
+
+        Raises GateClosed if the test episode has no answer although the agent's ending requires an
+        answer, as `Ending.TERMINAL` does. Raises GateClosed if too many demonstrations fail.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]

@@ -1,6 +1,6 @@
 """Make the inputs of an experiment.
 
-The inputs are its dataset, its base model, and the policies to which references refer.
+The inputs are the dataset, the base model, and policies with a reference such as `run:demo@7`.
 """
 
 import os
@@ -132,9 +132,9 @@ def _shown(
     quotas: Callable[[int], Mapping[str, int]],
     failed: float,
 ) -> list[Spans]:
-    """Return the token spans of the first demonstrations of a warm start.
+    """Return the tokens of the first demonstrations of a warm start, at most HEARD demonstrations.
 
-    Raises GateClosed if too many demonstrations fail.
+    Each prompt, tool answer and reply is a span. Raises GateClosed if too many demonstrations fail.
     """
     if chat_file(warm_start.demonstrations):
         chats, _ = recorded(warm_start, ChatPlayer(spec, tokenizer))
@@ -202,9 +202,9 @@ def policy_named(
 
     If `named` is empty, return the last policy of the experiment's run. In references such as
     `run:demo@0`, step 0 means the policy before step 1. The reference "base" means the model or
-    policy from which the experiment starts. The function `model` makes the model if `named` is a
-    model with weights. It also makes the model if `named` is "base" and the experiment does not
-    start from the policy of a run.
+    policy from which the experiment starts. If `named` is a base model (a folder or a hub id), the
+    function `model` makes this model. For "base", the function makes the experiment's model, unless
+    the experiment starts from the policy of a run.
 
     Raises ValueError if the policy is missing, or if it is a function, such as "oracle".
     """

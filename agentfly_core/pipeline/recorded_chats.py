@@ -82,7 +82,7 @@ class Replayed(SamplerSession):
 
 
 def masked(spans: Sequence[Sampled], trained: Sequence[bool]) -> Iterator[Sampled]:
-    """Split spans where the loss mask `trained` changes.
+    """Split spans of sampled tokens where the loss mask `trained` changes.
 
     `trained` contains one value for each token, in the order of the spans. After the split, either
     all tokens of a span are trained or none.

@@ -21,8 +21,8 @@ class GateClosed(RuntimeError):
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
     """Raise GateClosed if the share of failed episodes is above `share`.
 
-    Failed episodes have the ending FAILED or AGENT_ERROR. A single failed episode never raises
-    GateClosed.
+    Failed episodes have the ending FAILED or AGENT_ERROR. A single failed episode is always
+    allowed.
     """
     episodes = {t.episode: t for t in trajectories}.values()
     failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
@@ -35,11 +35,10 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed if too many episodes lack a reward that reads an environment.
+    """Raise GateClosed if too many episodes lack a reward that is computed during the episode.
 
-    "Too many" means more than two episodes, and more than `share` of all episodes. A reward that
-    reads an environment is computed during the episode. It cannot be computed later from stored
-    episodes.
+    Such a reward reads an environment, so it cannot be computed later from stored episodes. "Too
+    many" means more than two episodes, and more than `share` of all episodes.
     """
     episodes = by_episode(trajectories)
     observed = [[score for t in one for score in t.observed.values()] for one in episodes]
@@ -82,7 +81,7 @@ def lasting(
     """Return the number of consecutive steps in which each health sign was seen.
 
     A health sign is a condition on a metric, such as a low entropy. Example of a result:
-    `{"health/entropy": 2.0}`. `metrics` are the metrics of this step, and `before` the metrics of
+    `{"health/entropy": 2.0}`. `metrics` are the metrics of this step. `before` are the metrics of
     the previous step.
     """
     return {
@@ -113,7 +112,7 @@ def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
     """Return the health signs (limits on metrics) that need a warning, by name.
 
     A sign needs a warning if its limit was violated in at least `sign.steps` consecutive steps.
-    `metrics` contains the number of consecutive steps for each sign, computed by `lasting`.
+    `metrics` contains this number of steps for each sign, as computed by `lasting`.
     """
     return {
         name: sign

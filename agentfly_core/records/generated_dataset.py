@@ -11,7 +11,7 @@ def generated(function: B) -> B:
 
     Nightly training can call a marked function with another seed, to check on new problems whether
     a new policy is really better than the old policy. Problems that were already used are
-    recognized by their ids. So if two seeds generate the same problem, it must have the same id.
+    recognized by their ids. Equal problems of different seeds must therefore have the same id.
     """
     setattr(function, "generated", True)  # noqa: B010
     return function

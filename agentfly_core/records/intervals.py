@@ -1,4 +1,4 @@
-"""Rates and means over problems with confidence intervals."""
+"""Rates and means over problems, with their confidence intervals."""
 
 import math
 import statistics
@@ -143,7 +143,7 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
     The error rate is the probability of a bound above the true mean. The added values keep this
     rate near `level`. The list shows the largest error rates for 50 to 1,000 problems at a level of
     5 %. In each line, the first rate is for two equal policies. For the second rate, the new policy
-    is worse than the old policy. The difference is the largest loss that a promotion accepts.
+    is worse than the old policy, by the largest loss that a promotion accepts.
 
     - without added values: 6.5 % and 19 %
     - with +reach and -reach (Bonett and Price 2012, Journal of Educational and Behavioral

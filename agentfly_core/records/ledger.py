@@ -74,17 +74,17 @@ def ledger(
 
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
-    """Write the rows of a step to the file `ledger.parquet` in a folder."""
+    """Write the outcomes of a step's problems to the file `ledger.parquet` in a folder."""
     import pandas as pd  # imported here, because it takes half a second
 
     pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
 
 
 def pass_rates(folder: Path) -> PassRates:
-    """Count the solved and the scored episodes of a step for each kind of problem.
+    """Count the solved and the scored episodes of a training step for each kind of problem.
 
-    `folder` contains the step's ledger. Raises ValueError if the step had no curriculum, because
-    its ledger then lacks the kinds.
+    `folder` contains the file `ledger.parquet` of the step. Raises ValueError if the step had no
+    curriculum, because kinds are recorded only with a curriculum.
     """
     rows = _read(folder)
     if rows["kind"].isna().any():
@@ -98,7 +98,7 @@ def pass_rates(folder: Path) -> PassRates:
 
 
 def together(steps: Iterable[PassRates]) -> PassRates:
-    """Add up the counts of several steps for each kind of problem.
+    """Add up the solved and the scored episodes of several steps for each kind of problem.
 
     The result is sorted by the names of the kinds.
     """
@@ -114,22 +114,23 @@ def together(steps: Iterable[PassRates]) -> PassRates:
 def used(folder: Path) -> Counter[str]:
     """Count, for each task, the problems of a step that can train the policy: `{"single": 5}`.
 
-    These problems have the outcome `used` (see LedgerRow). `folder` contains the step's ledger.
+    A problem can train the policy if the rewards of its episodes differ. `folder` contains the
+    file `ledger.parquet` of the step.
     """
     rows = _read(folder)
     return Counter(rows["task"][rows["outcome"] == "used"])
 
 
 def problems(folder: Path) -> Counter[str]:
-    """Count all problems of a step for each task: `{"single": 64}`.
+    """Count the problems of a training step for each task: `{"single": 64}`.
 
-    `folder` contains the step's ledger.
+    `folder` contains the file `ledger.parquet` of the step.
     """
     return Counter(read_column(folder / FILE, "task"))
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:
-    """Read the ledgers of several steps, and join their rows in one table.
+    """Join the ledgers (tables of problems and their outcomes) of several steps in one table.
 
     Each folder in `folders` contains the ledger of one step.
     """

@@ -106,7 +106,7 @@ def own_reward(scored: Scored, reward: str, agent: str) -> float:
 
 
 def compared_as(trajectory: Trajectory, scored: Scored) -> str:
-    """Return the role or the speaker with which advantages compare a trajectory.
+    """Return the role or the speaker whose trajectories form the group of a trajectory.
 
     The role `worker` means that the trajectory is compared with all workers of the problem's
     episodes. If a reward has a separate value for the speaker `worker/2`, the result is `worker/2`.

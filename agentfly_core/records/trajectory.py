@@ -111,7 +111,7 @@ class Sampled:
             )
 
     def part(self, begin: int, end: int, trained: bool) -> Self:
-        """Return the tokens from index `begin` to `end` - 1 as a new span with the given `trained`.
+        """Return a span of the tokens from index `begin` to `end` - 1, with loss mask `trained`.
 
         The new span keeps `finish` if it includes the last token. Otherwise, `finish` is "stop".
         """
@@ -229,7 +229,7 @@ class Score:
 
     `by_speaker` has separate values for speakers: `Score(1.0, by_speaker={"planner": 0.5,
     "worker/1": 0.0, "worker/2": 1.0})`. Advantages then compare worker/2 only with worker/2 in the
-    problem's other episodes. Workers without a value of their own are compared with each other.
+    problem's other episodes. Workers that are missing in `by_speaker` are compared with each other.
     """
 
     value: float
@@ -316,8 +316,8 @@ class Trajectory:
         """The answer of the episode, or None.
 
         The answer that the agent set has priority. Otherwise, the answer is the output of the tool
-        that ended the episode, or the reply without tool calls that ended it. A reply that was
-        cut off by the token limit is not an answer.
+        that ended the episode, or the final reply without tool calls. A reply that was cut off by
+        the token limit is not an answer.
         """
         if self.answered is not None:
             return self.answered
@@ -345,7 +345,7 @@ class Trajectory:
 
     @property
     def own_turns(self) -> tuple[Turn, ...]:
-        """The turns that this trajectory does not share with its parent."""
+        """The turns after the fork from another trajectory. Without a fork, all turns."""
         return self.turns[self.branch.turns if self.branch else 0 :]
 
     @property

@@ -1,4 +1,4 @@
-"""Reward programs that pass hidden tests.
+"""A reward for programs that pass hidden tests.
 
 The program runs in one sandbox on the tests' arguments. A second sandbox without model code grades
 the results, so the program cannot fake the verdict. If the results make the grading fail, the

@@ -49,8 +49,8 @@ def math(trajectory: Trajectory) -> float:
     The function `stated` extracts the answer from the reply, for example from a box.
 
     - Integers may be written as 99, 99.0 or 1,234. All other numbers may be written as fractions,
-      mixed numbers, or decimals with 6 right decimal places. For absolute values of at most 0.1, at
-      least 6 significant digits must be right.
+      mixed numbers, or decimals. A decimal must be right when rounded to 6 decimal places, and for
+      absolute values of at most 0.1, when rounded to 6 significant digits.
     - A number with a base, such as 1010_2, must have the expected base.
     - For words, case does not matter. All other answers are compared by their mathematical value.
     - Units are ignored.
@@ -60,10 +60,10 @@ def math(trajectory: Trajectory) -> float:
 
 
 def _readable(problem: Problem) -> Examples:
-    """Check the fact `answer` of a problem, and return no example answers, because `math_with_tool`
-    returns 0 for each answer without a tool call.
+    """Check the fact `answer` of a problem, and return no example answers.
 
-    Raises ValueError if the fact is missing, has a wrong type, or contains no answer.
+    An example answer lacks a tool call, so `math_with_tool` would return 0 for it. Raises
+    ValueError if the fact is missing, has a wrong type, or contains no answer.
     """
     _rights(problem)
     return Examples((), ())
@@ -187,8 +187,8 @@ def _equal(expected: list[Any], answer: str) -> float:
 
     If `expected` is an integer, the answer must be an integer, too. If `expected` is another
     number, the answer must be a number. Before the comparison, decimals are rounded to PLACES
-    decimal places. If the absolute value of `expected` is at most 0.1, more decimal places are
-    kept. Then at least PLACES significant digits remain.
+    decimal places. If the absolute value of `expected` is at most 0.1, enough decimal places are
+    kept for PLACES significant digits.
     """
     from math_verify import verify
 

@@ -54,8 +54,8 @@ def normalised(text: str) -> str:
     """Convert a text to lower case, and remove punctuation and articles.
 
     For example, "The River-Bank!" becomes "riverbank". Numbers keep their sign and decimal point. A
-    text that has only articles keeps them: "A." becomes "a". A text that has only punctuation is
-    returned in lower case.
+    text that has only articles keeps them: "A." becomes "a". A text that has only punctuation keeps
+    the punctuation.
     """
     lower = " ".join(text.lower().replace("\u2212", "-").split())
     bare = " ".join(_PUNCTUATION.sub(r"\1", lower).split())

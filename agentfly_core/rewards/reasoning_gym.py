@@ -20,7 +20,7 @@ LONGEST = 100_000
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 """Datasets with scorers that call Python's `eval` on the answer."""
 OF_GIVEN_NUMBERS = "countdown"
-"""A dataset with given numbers in its problems. Its scorer searches the answer for the numbers."""
+"""The name of a dataset in which an answer must be made of the numbers in the problem."""
 PARSED = {
     *(OF_GIVEN_NUMBERS, "intermediate_integration", "polynomial_multiplication"),
     "simple_integration",
@@ -118,7 +118,8 @@ def runs_code(dataset: str, answer: str) -> bool:
 def _is_of_whole_numbers(node: ast.AST) -> bool:
     """Whether a node of an expression's syntax tree is arithmetic with whole numbers.
 
-    Names are not allowed, because x/x could replace the number 1 in problems that do not give 1.
+    Names of variables are not allowed. An answer must use only the numbers in the problem, but x/x
+    would be a further number, 1.
     """
     if isinstance(node, ast.Constant):
         return type(node.value) is int

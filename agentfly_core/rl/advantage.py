@@ -73,14 +73,14 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
 
 
 def first_of_turns(turns: Tensor) -> Tensor:
-    """Return the mask of the first token of each turn. `turns` is `Sequences.turns`."""
+    """Return the mask of the first token of each turn. `turns` has the turn index of each token."""
     # -1 is not a turn, so the first column is always the first token of a turn
     before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
     return (turns >= 0) & (turns != before)
 
 
 def last_of_turns(turns: Tensor) -> Tensor:
-    """Return the mask of the last token of each turn. `turns` is `Sequences.turns`."""
+    """Return the mask of the last token of each turn. `turns` has the turn index of each token."""
     after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
     return (turns >= 0) & (turns != after)
 

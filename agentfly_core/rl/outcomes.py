@@ -118,8 +118,7 @@ def outcomes(
     - `weights`: the weight of each reward
     - `batch`: the tokens of the trajectories
     - `left_out`: trajectories that the update does not train, for example because their score is
-      missing. `trajectories` may contain forks of a left-out trajectory. The left-out trajectory
-      is then used to find the turns that its forks have in common with other trajectories.
+      missing. They are needed to compute `leaves` for their forks in `trajectories`.
 
     Raises ValueError if a trajectory is unscored, or if a turn without sampled tokens has a reward.
     """

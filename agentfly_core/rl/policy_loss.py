@@ -1,8 +1,8 @@
 """Policy losses. A policy loss is computed for each sampled token. `rl.aggregation` then weights
 the tokens. In the formulas, A is the advantage of the token.
 
-The metric `train/clip_fraction` is the share of tokens with a loss that `low`, `high` or `dual`
-changes.
+The metric `train/clip_fraction` is the share of tokens whose loss is clipped, i.e. changed by the
+bounds `low`, `high` or `dual` of the ratio.
 """
 
 from collections.abc import Mapping
@@ -178,6 +178,6 @@ class SAPO(_PolicyLoss):
 PolicyLoss = Annotated[
     Clip | GSPO | CISPO | SAPO | DPPO | Reinforce, Field(discriminator="use"), BY_NAME
 ]
-"""The setting `policy_loss`. In an experiment file, it is written as `{use: clip, high: 0.28}`, or
-as `gspo` for the defaults.
+"""The setting `policy_loss`. In an experiment file, it is written as `{use: clip, high: 0.28}`. The
+name alone, such as `gspo`, selects the default values of that loss.
 """

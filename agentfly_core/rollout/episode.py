@@ -306,8 +306,8 @@ class Episode(Speaker):
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
         """Register `count` concurrent branches that begin with the history of `trunk`.
 
-        While these branches run, `trunk` requests no replies. The sampler already counts `trunk` as
-        a running coroutine, so the first branch replaces `trunk` and is not reported again.
+        While these branches run, `trunk` requests no replies. Therefore, the first branch takes the
+        place of `trunk` in the sampler's count of running coroutines.
         """
         for _ in range(count):
             if trunk.parts:

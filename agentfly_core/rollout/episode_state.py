@@ -26,7 +26,7 @@ from agentfly_core.system.formats.text import fault
 R = TypeVar("R")
 STATE_SECONDS = 30.0
 current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
-"""The branch that `Episode.gather` or `branch` made for the running coroutine, or None."""
+"""The branch that `Episode.gather` or `Episode.branch` made for the running coroutine, or None."""
 
 
 @dataclass
@@ -123,9 +123,9 @@ class EpisodeState:
     async def begin_at(self, origin: ForkOrigin) -> None:
         """Restore the environments and the problem's facts to their state at the fork `origin`.
 
-        A forked episode calls this method after it has repeated its parent's replies. Without
-        a snapshot in `origin`, this method does nothing: the parent's tool calls were executed
-        again.
+        A forked episode calls this method after it has repeated its parent's replies. If `origin`
+        lacks a snapshot, nothing is restored, because the forked episode has also repeated the
+        parent's tool calls.
         """
         if origin.snapshot is not None:
             await self.restore(origin.snapshot)

@@ -51,9 +51,8 @@ class Cast(SamplerSession):
         dies.
 
         Some sessions start a batch only when each running branch (concurrent coroutine) has
-        requested a reply. While a branch waits for a reply of the session `sessions[i]`, the
-        sessions `sessions[:i]` do not count the branch as running. Otherwise, two sessions could
-        wait for each other's branches forever.
+        requested a reply. Two such sessions could wait for each other forever. Therefore, while
+        a branch waits for `sessions[i]`, the earlier sessions count this branch as ended.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -65,20 +64,19 @@ class Cast(SamplerSession):
                 session.open()
 
     def open(self) -> None:
-        """Tell each session that one more branch (concurrent coroutine) is running."""
+        """Tell each sampler session that one more branch (concurrent coroutine) is running."""
         for session in self.sessions:
             session.open()
 
     def close(self) -> None:
-        """Tell each session that a branch (concurrent coroutine) has ended."""
+        """Tell each sampler session that a branch (concurrent coroutine) has ended."""
         for session in self.sessions:
             session.close()
 
     def of(self, speaker: str) -> SamplerSession:
-        """Return the session that samples the replies of a speaker.
+        """Return the sampler session of the policy that replies for a speaker.
 
-        If a chat service replies for the speaker's role, no such session exists, and this Cast is
-        returned.
+        If a chat service replies for the speaker, return this Cast.
         """
         role = speaker.partition("/")[0]
         # a chat service answers requests one by one, and has no hidden states

@@ -94,8 +94,8 @@ class Pool:
     def warm(self, count: int, seconds: float) -> None:
         """Start environments in parallel until `count` environments exist.
 
-        Each start may take `seconds`. Idle environments are replaced if they are unhealthy, too old
-        or used too often.
+        `seconds` is the time limit of each start. Idle environments are replaced if they are
+        unhealthy, too old or used too often.
         """
         for number, place in enumerate(self._places):
             if isinstance(place, asyncio.Task) and place.done():

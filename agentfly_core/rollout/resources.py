@@ -176,8 +176,7 @@ def refuse_misfits(
 ) -> None:
     """Raise ValueError if two tools or two rewards share a name.
 
-    Also raise ValueError if a tool or a reward needs an environment class without an entry in
-    `limits`.
+    Also raise ValueError if `limits` lacks an environment class that a tool or a reward needs.
     """
     called = [("tool", tool.schema.name) for tool in tools]
     called += [("reward", reward.name) for reward in rewards]

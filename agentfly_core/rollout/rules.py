@@ -64,8 +64,8 @@ class EpisodeSpec:
     - `chain`: the index of the episode among the `chains` episodes of its problem in this step.
       Forks that agents make with `Episode.fork` have indices from `chains` on.
     - `spares`: further episodes of the problem, for `rollout.branching`. Each fork of this episode
-      replaces one spare, and gets the spare's `chain`. The forks get the remaining spares, and may
-      fork again. Spares that no fork replaces are played as ordinary episodes.
+      replaces one spare, and gets the spare's `chain`. The remaining spares become the spares of
+      the forks, which may fork again. Spares that no fork replaces are played as ordinary episodes.
     - `blamed`: maps the ids of episodes that killed a worker process to errors. These episodes are
       not played again.
     - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
@@ -282,10 +282,7 @@ class EpisodeRules:
 
     @cached_property
     def form(self) -> Form:
-        """The default settings for rendering a conversation as a prompt.
-
-        The prompt has all tools, and the template decides whether the model reasons.
-        """
+        """The default settings of prompts: all tools, and the template's default for reasoning."""
         return Form(self.schemas)
 
     @cached_property
@@ -364,9 +361,9 @@ class EpisodeRules:
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
         """Return the error for a prompt of `tokens` tokens, which leaves no room for a reply.
 
-        The error is PromptTooLong if the main speaker (`is_main`) reads the prompt, and the prompt
-        has only the messages that `opening` returns. The error is EpisodeOver for any other prompt,
-        for example for a first prompt with a text from the `reset` of an environment.
+        The error is PromptTooLong if the problem itself is too long. The prompt then belongs to the
+        main speaker (`is_main`), and has only the system message and the messages of the problem.
+        For any other prompt, the error is EpisodeOver.
         """
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)

@@ -117,10 +117,10 @@ async def collect(
     """Play a shard (a batch) of episodes concurrently.
 
     After each episode, `watch` is called with the trajectory of the speaker that gave the final
-    answer (without an answer, of the main speaker). Forks and spare episodes (see `EpisodeSpec`)
-    are played after all other episodes have ended. Forks of these forks are played in a further
-    round, and so on. If a fork began as soon as its parent ends, the timing of episodes would
-    decide which requests share a batch of the sampler.
+    answer, or of the main speaker if no speaker gave an answer. Forks and spare episodes (see
+    `EpisodeSpec`) are played after all other episodes have ended. Forks of these forks are played
+    in a further round, and so on. The composition of sampler batches is therefore independent of
+    the speed at which single episodes end.
 
     At most `spec.at_once` episodes that need environments run at once. If one of the environment
     classes has a lower limit, this lower limit applies. So a running episode never waits for an
@@ -173,7 +173,10 @@ class _ShardPlay:
     played: list[PlayedEpisode] = field(default_factory=list)
 
     async def all(self, episode_specs: Sequence[EpisodeSpec]) -> dict[str, float]:
-        """Play all episodes and their forks. Return the metrics of the environments."""
+        """Play all episodes, and the episodes that were forked from them during play.
+
+        Return the metrics of the environments.
+        """
         rows, numbers = _rows(episode_specs, self.spec), Counter[tuple[str, int]]()
         await self._warm(rows)
         specs = list(episode_specs)

@@ -205,7 +205,7 @@ class Speaker:
 
     @property
     def history(self) -> EpisodeBranch:
-        """The branch (a history of replies) of the coroutine that reads this property."""
+        """The branch, i.e. the history of replies, of the current coroutine."""
         return self.state.branch
 
     @property
@@ -253,7 +253,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Return the reply that a fork repeats from its parent, or a new reply of `sample`."""
+        """Return the parent's reply if this fork of an episode repeats it, else sample a reply."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):
@@ -287,7 +287,7 @@ class Speaker:
         return reply
 
     def _may_fork(self, branch: EpisodeBranch) -> bool:
-        """Whether the setting `rollout.branching` allows a fork before a new reply."""
+        """Whether `rollout.branching` may fork (copy) the episode before the new reply."""
         state = self.state
         return (
             self.rules.branching is not None
@@ -318,7 +318,7 @@ class Speaker:
         prompt: str,
         form: Form,
     ) -> Reply | None:
-        """Return the reply that a fork repeats from its parent at `place`, otherwise None."""
+        """Return the parent's reply at `place` if this fork of an episode repeats it, else None."""
         stored = self.state.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
@@ -351,7 +351,7 @@ class Speaker:
         return max(0, self.rules.max_sampled_tokens - sampled)
 
     def is_opening(self, messages: tuple[Message | Observation, ...]) -> bool:
-        """Return False. In `Episode`, return whether `messages` are its first messages."""
+        """Whether `messages` begin the episode. Only the subclass `Episode` may return True."""
         return False
 
     def _place(
@@ -365,8 +365,8 @@ class Speaker:
         """Return the key of a reply in the episode. The key does not depend on timing.
 
         In the conversation that begins with the episode's first messages, the key is the reply's
-        index. In other conversations, in `gather`, and for a repeated prompt, the key contains the
-        speaker, the prompt's digest, the count of earlier replies to it, and the branch number.
+        index. In other conversations or coroutines, and for a repeated prompt, the key has the
+        speaker, the prompt's digest, the count of earlier replies to this prompt, and the branch.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

@@ -148,7 +148,7 @@ class Parts:
         )
 
     def _chains(self) -> dict[EpisodeBranch, Chain]:
-        """Return, for each task, its coroutines from the outermost to the innermost.
+        """Return each task's chain of awaiting coroutines, by branch. The outermost comes first.
 
         A task is left out while it runs a nested `gather` call, because the tasks of the nested
         call are included.

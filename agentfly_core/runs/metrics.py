@@ -99,7 +99,7 @@ def rewards_by_name(
 def solved(scored: Scored, goal: str) -> bool | None:
     """Whether the reward named `goal` is 1 or more. None if the episode is unscored.
 
-    If an episode has several speakers, the result is the same for the score of each speaker.
+    All speakers (agents) of an episode give the same result.
     """
     if isinstance(scored.reward, Unscored):
         return None
@@ -297,7 +297,7 @@ def _causes(trajectory: Trajectory) -> Iterator[Cause]:
 
 
 def _own_messages(turn: Turn) -> list[Message]:
-    """Return the assistant's messages that a turn reads."""
+    """Return the assistant messages in the input of a turn."""
     return [one for one in turn.read if isinstance(one, Message) and one.role == "assistant"]
 
 

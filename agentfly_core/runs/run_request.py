@@ -98,8 +98,8 @@ def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
 
     The existing run may have other code or fewer steps. All other settings are the same. Runs with
     the same code are preferred. Among several runs, the newest run is returned. A run with the
-    same code and the same number of steps is skipped, because the user has chosen another name on
-    purpose.
+    same code and the same number of steps is skipped, because a user who repeats such a run under a
+    new name wants a second run.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

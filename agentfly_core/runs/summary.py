@@ -45,7 +45,8 @@ class Evaluation:
     - `seconds`: the total duration of the evaluation's stages
     - `time_ms`: when the evaluation ended, in milliseconds since 1970
     - `pass_at`: pass@k for each k
-    - `by`: the success for each value of a fact (entry of `Problem.facts`), and for each task
+    - `by`: the success rates of groups of problems. Problems are grouped by task, or by the value
+      of one entry of `Problem.facts`.
     - `datasets`: evaluations of the same policy on the datasets in evaluate.datasets
     - `rewards`: the mean of each reward over the scored episodes
     """

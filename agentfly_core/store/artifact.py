@@ -1,4 +1,4 @@
-"""Types that name published folders: pointers, artifacts (with their manifests), and keys."""
+"""References to published folders: pointers, artifacts (with their manifests), and cache keys."""
 
 from __future__ import annotations
 

@@ -246,8 +246,8 @@ class Lease:
 
     @property
     def claim(self) -> dict[str, JSON]:
-        """The path, the owner and the fencing number of the lock, for the argument `claim` of
-        `guard`.
+        """The path, the owner and the fencing number of the lock, as the function `guard` needs
+        them to check the lock before each write.
         """
         return {"uri": self.uri, "owner": self.owner.to_json(), "fence": self.fence}
 

@@ -73,8 +73,8 @@ def sync(path: Path) -> None:
 def make_readable(folder: Path) -> None:
     """Give all files and folders below a folder the permissions of this folder.
 
-    Files do not become executable.
-    This is needed because the library safetensors writes files that only their owner can read.
+    Files do not become executable. The library safetensors writes files that only their owner can
+    read, so published folders need this function.
     """
     rights = stat.S_IMODE(folder.stat().st_mode)
     for path in folder.rglob("*"):

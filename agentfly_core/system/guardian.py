@@ -17,7 +17,7 @@ from agentfly_core.system.supervisor import become_subreaper, die_with_parent, k
 
 
 def main() -> None:
-    """Fork a child that runs the Python module that this program's first argument names.
+    """Run the Python module in the first argument as a child process, and wait for its end.
 
     When the child ends or stdin is closed, kill all descendants. If the child has ended, end with
     the child's exit code or signal.

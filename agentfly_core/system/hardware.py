@@ -15,8 +15,8 @@ TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2*
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
 """The environment variable with which glibc keeps freed memory for the next update. Otherwise a
-virtual machine may need 2 s to provide each GiB again. Empty for glibc before 2.36, which rejects
-the thresholds in TUNABLES.
+virtual machine may need 2 s to provide each GiB again. The dict is empty for glibc before 2.36,
+because older versions reject the thresholds in TUNABLES.
 """
 
 

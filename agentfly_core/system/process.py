@@ -98,8 +98,8 @@ def _mark_of(_: int) -> str:
 def mark_alive(name: str) -> bool:
     """Whether the process that wrote an unfinished file is running.
 
-    `name` is the name of the file. The name contains the `Owner.mark` of the process. For a name
-    without such a mark, and for a process of another machine, the result is True.
+    `name` is the name of the file. The name contains the identity of the process (`Owner.mark`).
+    For a name without an identity, and for a process of another machine, the result is True.
     """
     mark = MARK.search(name)
     if mark is None or mark[1] != _short(socket.gethostname()):

@@ -30,8 +30,8 @@ RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
-"""The longest wait in seconds until a service is ready. At the end of a service, the longest wait
-until its supervisor exits is LONGEST + GRACE.
+"""The maximum time in seconds until a service is ready. At the end of a service, its supervisor
+process has LONGEST + GRACE seconds to exit.
 """
 TAIL = 12
 PREFIX = re.compile(

@@ -90,7 +90,7 @@ class DeepSpeedLearner:
     def label(self) -> str | None:
         """Return the label, such as "step/6", of the weights and optimizer state in the workers.
 
-        Returns None if the workers do not have such a state in memory.
+        Returns None if the workers have no complete weights and optimizer state in memory.
         """
         label = next(self._results(jobs.AskLabel())).value
         assert not isinstance(label, dict)

@@ -1,5 +1,5 @@
-"""The processes (ranks) of a learner. Functions read and set the weight and the optimizer's moments
-of a parameter, also if DeepSpeed has divided these tensors among the ranks.
+"""The processes (ranks) of a learner. The functions read and set a parameter's weight and AdamW
+moments, even if DeepSpeed has divided these tensors among the ranks.
 """
 
 from collections.abc import Mapping

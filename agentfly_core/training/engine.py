@@ -210,8 +210,9 @@ def _require_weights(engine: DeepSpeedEngine, stored: Set[str], folder: Path) ->
 def write_policy(engine: DeepSpeedEngine, source: Path, folder: Path) -> None:
     """Write the policy of an engine to a folder.
 
-    The tokenizer is copied from the folder `source`. The policy gets a probe, which contains
-    log-probabilities to check samplers. All ranks must call this function together.
+    The tokenizer is copied from the folder `source`. A probe, i.e. the policy's log-probabilities
+    of test tokens, is also written. It is used to check samplers. All ranks must call this function
+    together.
     """
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}

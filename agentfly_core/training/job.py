@@ -79,7 +79,7 @@ class AskLabel(WorkerMessage):
 
 
 class RunUpdate(WorkerMessage):
-    """A request to run an update. The result has the metrics of the update."""
+    """A request to train the policy with an update job. The reply has the metrics of the update."""
 
     op: Literal["update"] = "update"
     job: UpdateJob
@@ -88,7 +88,8 @@ class RunUpdate(WorkerMessage):
 class SavePolicy(WorkerMessage):
     """A request to write the policy to a folder.
 
-    The request fails if the label of the learner's state is not `label`.
+    `label` names the learner state that is expected in memory, such as "step/6". The request fails
+    if another state is in memory.
     """
 
     op: Literal["save_policy"] = "save_policy"

@@ -46,7 +46,7 @@ INTERVAL = 1.0
 
 
 def main() -> None:
-    """Run the command in this program's arguments on all nodes.
+    """Run a command on all nodes. The arguments of this program contain the command.
 
     If the command ends on one node, or if SIGTERM arrives, the command is ended on all nodes.
     """

@@ -93,7 +93,8 @@ class Projection(nn.Module):
 
     A piece has 256 tokens on a CPU, and 1,024 tokens on a GPU. A single call of the module
     processes all pieces. At ZeRO stage 3, each call gathers the weights from all ranks, so all
-    ranks must make the same number of calls. `cap` is for soft-capping (arXiv 2408.00118).
+    ranks must make the same number of calls. `cap` bounds the logits by soft-capping (arXiv
+    2408.00118), or is None for models without soft-capping.
     """
 
     def __init__(self, layer: nn.Linear, cap: float | None) -> None:

@@ -1,7 +1,7 @@
 """The program that runs a command on another node.
 
-The node that started it sends heartbeats to stdin. If stdin is closed, or if a minute passes
-without a heartbeat, the command and its descendants are killed.
+The node that started this program sends heartbeats to the program's stdin. If stdin is closed, or
+if a minute passes without a heartbeat, the command and its descendants are killed.
 """
 
 import os

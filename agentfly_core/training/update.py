@@ -1,9 +1,9 @@
 """An update of a policy: compute signals and advantages, then take the optimizer steps.
 
 The signals are the reference policy's log-probabilities, the old log-probabilities and the critic's
-values. The latter two come from the weights before the first optimizer step. With the setting
-`update.old_logprobs: sampler`, the old log-probabilities come from the sampler instead. An update
-has `epochs` x `mini_batches` optimizer steps.
+values. Old log-probabilities and the critic's values are computed with the weights before the first
+optimizer step. With the setting `update.old_logprobs: sampler`, the sampler's log-probabilities are
+the old log-probabilities. An update has `epochs` x `mini_batches` optimizer steps.
 """
 
 import math
@@ -98,11 +98,11 @@ class Updater:
     ) -> RolloutBatch:
         """Return the batch with the log-probabilities and critic values that the algorithm needs.
 
-        `steps` is the number of optimizer steps of the update. This method computes old
-        log-probabilities for more than one step, for algorithms with a critic, and for advantages
-        that depend on old log-probabilities. In all other cases, the only step computes them. With
-        the setting `update.old_logprobs: sampler`, the old log-probabilities in the batch do not
-        change.
+        `steps` is the number of optimizer steps of the update. Old log-probabilities are added if
+        `steps` is above 1, if the algorithm has a critic, or if the advantages depend on old
+        log-probabilities. In all other cases, the forward pass of the only optimizer step computes
+        the old log-probabilities. With the setting `update.old_logprobs: sampler`, the old
+        log-probabilities in the batch do not change.
         """
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)

@@ -87,18 +87,18 @@ Project and machine
   requirements  machine:requirements   Print the packages that were tested together.
     agentfly requirements cpu
 """
-"""The commands in groups. Each command has two lines.
+"""The commands, in groups. Each command takes two lines of this text.
 
-The first line has its name, its function in `flows.cli`, and the first line of the function's
-docstring. The second line is an example.
+The first line has the command's name, the function in `flows.cli`, and the first line of the
+function's docstring. The second line is an example.
 """
 
 
 def agentfly(words: Sequence[str]) -> App:
     """Return the command line app.
 
-    `words` are the words of the command line, such as `["train", "--help"]`. The command in the
-    first word gets the whole docstring of its function as help. Other commands get one line.
+    `words` are the words of the command line, such as `["train", "--help"]`. If the first word is
+    a command, its help is the whole docstring of its function. Other commands have one line.
     """
     app = App(
         name="agentfly",

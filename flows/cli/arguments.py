@@ -57,7 +57,7 @@ class Where:
     store: StoreArg = ""
 
     def of_flow(self, experiment: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the keyword arguments with which a flow or `load_experiment` is called."""
+        """Return the keyword arguments for a flow function or for `load_experiment`."""
         from flows import dvc_outputs
 
         overrides = [*dvc_outputs.overrides(experiment), *overrides]

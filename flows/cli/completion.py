@@ -43,7 +43,7 @@ def complete_runs(context: CompletionContext) -> list[str]:
 
 
 def complete_settings(context: CompletionContext) -> list[str]:
-    """Return the names of settings with an =, such as `update.learning_rate=`.
+    """Return the names of settings, each followed by an equals sign: `update.learning_rate=`.
 
     These are all settings of the command's experiment. If the experiment cannot be read, these are
     the settings that all experiments have.

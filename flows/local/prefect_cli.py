@@ -30,8 +30,8 @@ def update_later(update: Coroutine[Any, Any, None]) -> None:
 def main() -> None:
     """Run Prefect's command line with the arguments of this process.
 
-    Before `server start`, `update_later` replaces the function of Prefect that may block the
-    server forever.
+    For the command `server start`, a function of Prefect that may block the server forever is
+    replaced by `update_later`.
     """
     if sys.argv[1:3] == SERVER:
         from prefect.server.events.models import automations

@@ -57,7 +57,7 @@ def server_env(state: Path) -> dict[str, str]:
 def worker(api: Mapping[str, str]) -> Program:
     """Return the program of the Prefect worker. It starts scheduled flow runs within 2 s.
 
-    `api` has the environment variables of `own_api`.
+    `api` has the environment variables with the address and the password of the Prefect API.
     """
     command = [*PREFECT, "worker", "start", "--pool", POOL]
     command += ["--type", "process", "--name", WORKER]

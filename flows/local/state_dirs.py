@@ -94,7 +94,7 @@ def main_workspace(folder: Path = Path()) -> Path:
 
 
 def _chosen() -> tuple[str, str]:
-    """Return the Prefect API, folder or database that the user has chosen, and the setting's name.
+    """Return the value and the name of the user's setting for Prefect's API, folder or database.
 
     The setting is in the environment or in the active Prefect profile. If the setting is missing,
     both texts are empty.

@@ -45,7 +45,7 @@ LOG, LOCK = "logs/up.log", "up.lock"
 FLOCK = "hhqqi"
 """The format of the C struct flock of fcntl(2): type, whence, start, length, pid."""
 GRACE = 120.0
-"""Seconds that a flow run has to end before it is killed."""
+"""The seconds from SIGTERM until a flow run that has not ended is killed."""
 RESTARTS = 20
 """The largest number of restarts of a program that dies."""
 LOOK_SECONDS = 5.0

@@ -41,8 +41,8 @@ def create_schedule(client: SyncPrefectClient) -> None:
 def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date on which a flow run starts, in the time zone of its schedule.
 
-    The date of a flow run without a schedule is in the local time zone. In the local time zone, two
-    scheduled nights could have the same date, for example after a change to daylight saving time.
+    A flow run without a schedule gets its date in the local time zone. For scheduled flow runs, the
+    local time zone is not used, because two scheduled nights could have the same local date.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

@@ -85,10 +85,10 @@ def create_automations(
 ) -> None:
     """Create the Prefect automations of automations.yaml, after deleting their older versions.
 
-    Some automations send messages through a Prefect block, such as a connection to Slack. Such an
-    automation is not created if Prefect does not have its block. A message is sent if a nightly
-    training run starts more than `late_s` seconds late. A flow run is marked Crashed after
-    `silent_s` seconds without a heartbeat.
+    Some automations send messages through a Prefect block, such as a connection to Slack. They are
+    created only if Prefect has this block. A message is sent if a nightly training run starts more
+    than `late_s` seconds late. A flow run is marked Crashed after `silent_s` seconds without a
+    heartbeat.
     """
     from prefect.automations import Automation
 

@@ -120,9 +120,9 @@ class Match:
     def verdict(self, earlier: int) -> Verdict:
         """Compare the policies on the test problems, and on the datasets of `promotion.datasets`.
 
-        If the challenger is better, a second comparison may have to confirm the result, for example
-        on new problems (`promotion.confirmation`). The seed of the new problems depends on
-        `earlier`, the number of confirmations in earlier nights.
+        If the challenger is better, the setting `promotion.confirmation` may require a second
+        comparison (confirmation), for example on new problems. The seed of the new problems depends
+        on `earlier`, the number of confirmations in earlier nights.
         """
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
         guards = {

@@ -166,7 +166,7 @@ class Hermes:
         return whole[size:] if whole[:size] == self._header else self._text.encode(text)
 
     def _require_served(self) -> None:
-        """Raise ValueError if the method `open` and the template `jinja` make different tokens."""
+        """Raise ValueError if `open` and the template `jinja` encode a test chat differently."""
         read = (Message("system", _PROBE), Message("user", _PROBE), Observation("probe", _PROBE))
         roles = ("system", "user", "tool")
         served = self._tokenizer.apply_chat_template(

@@ -70,11 +70,10 @@ class JinjaRenderer:
         tools: Sequence[ToolSchema],
         prompt: bool = True,
     ) -> str:
-        """Render messages as text. Placeholders replace the names of added tokens in message
-        contents.
+        """Render messages as text. With `prompt`, the text ends with the header of the next reply.
 
-        The placeholders are explained in HiddenTokens. With `prompt`, the text ends with the header
-        of the next reply.
+        If the content of a message has names of added tokens, such as `<|im_end|>`, the rendered
+        text has placeholders for these names; see HiddenTokens.
         """
         hidden = [self.contents.hide_message(item) for item in map(with_ids, messages)]
         chat, listed = self._request(hidden, [self.contents.hide(tool.listed) for tool in tools])

@@ -193,7 +193,7 @@ class ModelTemplate:
     def _end_of_reply(self, whole: str, before: MessageList, read: MessageList) -> int:
         """Return the index in the text `whole` where the end token of a reply begins.
 
-        `before` contains the messages up to the reply, and `read` contains the messages after it.
+        The reply is the last message of `before`. `read` contains the messages after the reply.
         `whole` is the text of all these messages. Returns -1 if the end token is not found.
         """
         common = whole

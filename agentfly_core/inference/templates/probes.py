@@ -39,7 +39,7 @@ def table(template: ModelTemplate) -> dict[str, str]:
 
     - "continues": `extend` appends the new messages to the tokens of the conversation.
     - "opens a context": `extend` returns None, so the whole conversation must be encoded again.
-    - "refused: ...": a chat server would encode the conversation as other tokens than training.
+    - "refused: ...": a chat server and training would encode the conversation as different tokens.
     - "impossible: ...": the template raised an error.
     """
     bound = template.bound((SCHEMA,) if template.reads_calls else (), None)

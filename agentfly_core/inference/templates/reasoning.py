@@ -30,7 +30,10 @@ class ReasoningMarks:
         return opened or text.lstrip().startswith(self.open)
 
     def split(self, text: str, opened: bool) -> tuple[str, str]:
-        """Return the reasoning and the visible text of a reply."""
+        """Return the reasoning and the visible text of a reply.
+
+        With `opened`, the prompt already contains the opening tag.
+        """
         before, after, behind = self.spaces
         reasoning, rest = "", text
         if self.begin(text, opened):
@@ -67,8 +70,8 @@ MARKS = (
 def marks_of(template: str, rendered: str) -> ReasoningMarks:
     """Find the reasoning tags in `template`, the text of a chat template.
 
-    `rendered` is a rendered reply with the text A0 and the reasoning R0. It shows which white space
-    surrounds the tags.
+    `rendered` is a reply that the template rendered, with the reasoning "R0" and the visible text
+    "A0". It shows which white space surrounds the tags.
     """
     marks = next((one for one in MARKS if one.open.strip() in template), MARKS[-1])
     match = re.search(

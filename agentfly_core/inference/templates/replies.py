@@ -18,17 +18,17 @@ from agentfly_core.records.trajectory import BadCall, Message, ToolCall
 Call = ToolCall | BadCall
 QUESTION = Message("user", "?")
 OTHER = "\U0010fffe"
-"""The text of trial messages: a character that templates never add themselves."""
+"""A test text for messages: a character that templates themselves never write."""
 
 
 @dataclass(frozen=True)
 class Replies:
     """Parses a model's replies, and writes messages as the model would write them in a reply.
 
-    The tokenizer's `response_template` parses the replies, if the tokenizer has this template and
-    the chat template can render tools and calls. Otherwise the call format in `markup` parses the
-    replies. If `markup` has a call format, this format also parses each reply for which
-    `response_template` raises an error.
+    Replies are parsed with the tokenizer's `response_template`, if the tokenizer has this template
+    and the chat template can render tools and calls. Otherwise, replies are parsed with the
+    tool-call format `markup.calls`, such as "hermes". If this format is not "", it also parses each
+    reply for which `response_template` raises an error.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -90,9 +90,9 @@ class Replies:
     def _by_response_template(self, text: str) -> Message | None:
         """Parse a reply with the tokenizer's `response_template`.
 
-        Returns None if `response_template` is missing or is not used. If `response_template`
-        raises an error, the result depends on `markup`. With a call format in `markup`, this
-        method returns None. Without a call format, the reply becomes a message with a BadCall.
+        Returns None if the tokenizer has no `response_template`, or if the chat template cannot
+        render tools and calls. If `response_template` raises an error, returns None if
+        `markup.calls` names a tool-call format, or else a message with a BadCall.
         """
         if not self._response_template:
             return None

@@ -18,7 +18,7 @@ MOST_TOKENS_OF_A_BYTE = 16
 tokenizer may normalise a Unicode character of 3 bytes to 33 bytes.
 """
 SHARED = 4
-"""The number of first characters by which names are grouped in a pattern."""
+"""The length of the prefixes by which `one_of` groups names, so that its pattern is fast."""
 
 
 class TextEncoder:
@@ -30,8 +30,8 @@ class TextEncoder:
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
 
     The encoder uses a copy of the tokenizer in which added tokens have secret names. `mark`
-    replaces the ordinary names by these names. Raises ValueError if the tokenizer does not belong
-    to the library `tokenizers`, or if plain text can produce an added token.
+    replaces the ordinary names in a text by the secret names. Raises ValueError if the tokenizer
+    does not belong to the library `tokenizers`, or if plain text can produce an added token.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -37,8 +37,8 @@ def _plain(name: str, function: Callable[P, R], retries: int = 0) -> Callable[P,
 
 
 class Stages:
-    """The functions of all stages. With `Stages()` they are plain functions. A function `wrap` can
-    wrap them, for example as Prefect tasks.
+    """The stages of runs, such as `rollout`, `score` and `update`, as functions. With `Stages()`,
+    these are plain functions. A function `wrap` can wrap them, for example as Prefect tasks.
     """
 
     def __init__(self, wrap: Wrap = _plain) -> None:

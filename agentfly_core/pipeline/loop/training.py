@@ -40,7 +40,7 @@ class Training:
 
     `until` is a time of the monotonic clock. The step that is running at this time becomes the
     run's last step. `report` is called after changes of the run's files, for example after
-    each step. It must return without waiting.
+    each step, and should return quickly.
     """
 
     run: Run
@@ -82,7 +82,7 @@ class Training:
     ) -> tuple[Artifact, Run]:
         """Train the remaining steps. Return the last policy and the run.
 
-        If training ended early, the returned run has fewer steps.
+        If the time limit ended training, the returned run ends at the last trained step.
         """
         run, stages = self.run, self.stages
         self.report(run)
@@ -127,7 +127,7 @@ def episodes(
     version: int,
     step: int,
 ) -> tuple[list[Artifact], Artifact]:
-    """Play and score a step. Return the artifacts of its rollouts and of its scores.
+    """Play and score the episodes of a step. Return the artifacts of the rollouts and the scores.
 
     `version` is the step after which `policy` was published. Some problems cannot train the policy,
     for example because all their episodes have equal rewards. In at most `rollout.refills` further

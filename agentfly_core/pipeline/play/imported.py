@@ -1,4 +1,4 @@
-"""Import the traces in a file as episodes of an experiment.
+"""Import the chats and traces (chats with token ids) in a file as episodes of an experiment.
 
 The episodes are stored, shown and scored like episodes of the command `agentfly play`.
 """
@@ -27,8 +27,8 @@ class Imported:
     """The result of an import. The episodes are stored in the folder `plays/NAME`.
 
     `episodes` is the number of all episodes. `traces` is the number of episodes for which the file
-    contains token ids. `kept` is the number of episodes that keep these token ids. The texts of the
-    other episodes are encoded with the experiment's tokenizer.
+    contains token ids. `kept` is the number of episodes that are stored with these token ids. The
+    texts of the other episodes are encoded with the experiment's tokenizer.
     """
 
     name: str

@@ -81,7 +81,7 @@ class WrappedSampler:
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
         """Open a session of the sampler `inner` for a batch of episodes (a shard).
 
-        Yields the session that `wrap` makes from it.
+        Yields the wrapped session, i.e. the result of `wrap`.
         """
         async with self.inner.shard(episodes) as session:
             yield self.wrap(session)

@@ -45,12 +45,12 @@ def prepare(experiment: Experiment) -> Artifact:
 def check(experiment: Experiment, data: Artifact) -> list[str]:
     """Check the problems of a dataset, and return a report with one sentence for each check.
 
-    The report lists the keys of `Problem.facts` that are missing in a few problems only. Rewards
-    with example answers are checked with right and wrong answers, unless they need an environment.
-    If `warm_start.demonstrations` is a function, environments and all other rewards are checked by
-    two policies that play some of the training problems. The first policy is the oracle: this
-    function, without deliberate mistakes. The second policy is idle: it replies with empty texts.
-    Rewards that use a service are not checked. The report is cached.
+    The report lists the keys of `Problem.facts` that are missing in a few problems only. A reward
+    that has example answers and needs no environment is checked with right and wrong answers. If
+    `warm_start.demonstrations` is a function, two policies play some training problems to check
+    the environments and all other rewards. The oracle policy is the function in
+    `warm_start.demonstrations`, without deliberate mistakes. The idle policy replies with empty
+    texts. Rewards that use a service are not checked. The report is cached.
 
     Raises ValueError if more than `data.tolerate_bad_rows` problems cannot be solved. A problem
     cannot be solved if its right answer does not earn the full reward. Raises GateClosed if

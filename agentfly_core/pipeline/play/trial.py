@@ -71,10 +71,10 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     """Play some of the problems with the oracle and the idle policy. Return lines of a report.
 
     The oracle is the function in `warm_start.demonstrations`. At most PLAYED problems are played.
-    The episodes check the environments. The episodes also check each reward that needs an
-    environment or lacks example answers. Rewards that use a service are not checked. No
-    problem is played if `warm_start.demonstrations` is not a function, or if there is nothing to
-    check.
+    The episodes test the environments, and each reward that needs an environment or lacks example
+    answers. Rewards that use a service are not tested. No problem is played if
+    `warm_start.demonstrations` is not a function, or if there is nothing to test.
+
     Raises GateClosed if the rewards can score none of the oracle's episodes. Any other error is
     only logged and added to the report.
     """

@@ -70,7 +70,8 @@ def _questions(row: ChatRow) -> set[str]:
 def _prompt(messages: Messages) -> str:
     """Return a digest of the messages in a prompt.
 
-    System messages are ignored, because they may differ between chats and problems.
+    System messages are ignored, because a chat and a dataset problem with the same question may
+    have different system messages.
     """
     texts = [[role, spaced_alike(text)] for role, text in map(plain, messages) if role != "system"]
     return digest(texts)

@@ -232,9 +232,10 @@ def publish(
 def label_of(run: Run, step: int) -> str:
     """Return the label of the learner state after a step.
 
-    A label identifies the weights and the optimizer state of a learner. The policy of this step
-    must be published. If the run starts at this step with a new optimizer state, the result is the
-    label from `fresh`. Raises ValueError if the run must inherit a learner state that is missing.
+    A label identifies the weights and the optimizer state of a learner. The label is the key of the
+    step's policy, which must be published. If the run starts at this step with a new optimizer
+    state, the label is `fresh(run.start)`. Raises ValueError if the run must inherit a learner
+    state that is missing.
     """
     if step > run.settings.start_step:
         return _published(run, step).key

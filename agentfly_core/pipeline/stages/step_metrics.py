@@ -73,8 +73,8 @@ def _rate_advice(run: Run, step: int) -> str | None:
     """Return advice to lower the learning rate, or None if no update changed the policy too much.
 
     The advice contains a command that repeats training with a lower learning rate. The command
-    forks the run before its last uninterrupted series of such updates. If the run lacks an earlier
-    step, the command trains from the beginning.
+    forks the run before the last update that changed the policy too much, and before all such
+    updates directly before it. If no step is left to fork from, the command starts a new run.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):

@@ -47,8 +47,8 @@ class Setup:
     `code` contains the digests of the user's own modules that are used in rollouts. `tokenizer` is
     the import path of the tokenizer's class. `sampler` is the address of the vLLM server, or "" if
     each worker has its own sampler. `path` is the value of `sys.path`, and `folder` is the working
-    directory. If the store is in object storage, `claim` identifies the lock that the session holds
-    on the run. Otherwise it is empty.
+    directory. `claim` identifies the lock that the main process holds on the run. Without object
+    storage, `claim` is empty.
     """
 
     name: str
@@ -163,8 +163,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Reports that a worker ends itself. `how` is the reason, and `calls` contains the responsible
-    calls.
+    """Reports that a worker ends itself. `how` is the reason, and `calls` are the calls that caused
+    the end.
 
     Example: `GivenUp("held the event loop ...", (CallRecord(...),))`.
     """

@@ -91,7 +91,7 @@ class Samplers:
         return VLLM(Service(KIND, address), dtype, site.concurrency, takes_turns=site.shares_gpus)
 
     def here(self, tokenizer: PreTrainedTokenizerBase) -> Sampler:
-        """Return the sampler of a policy that needs no server: `server` yields "".
+        """Return the sampler of a policy that needs no sampler server.
 
         If the policy is a chat service, the sampler requests replies from this service.
         Otherwise, the sampler runs the policy's model in this process.
@@ -104,10 +104,11 @@ class Samplers:
         return EndpointSampler(self.chats[self.endpoint], partial(reply_tokens, own, tokenizer))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Return, by role, the policy or service that replies for each speaker that is not trained.
+        """Return the policy or chat service that replies for each role that is not trained.
 
-        This is a policy of a run with its own sampler, a chat service, or the trained policy
-        itself. Raises ValueError if a policy is missing, has changed, or has another tokenizer.
+        A role can use the policy of an earlier run, a chat service, or the same policy as the
+        trained roles. Raises ValueError if a policy is missing, has changed, or has another
+        tokenizer.
         """
         self.experiment.require_speakers_unchanged()
         agent = self.experiment.settings.agent

@@ -1,1 +1,1 @@
-"""ARPO: fork episodes where the model's entropy is high. The model must open vaults."""
+"""Vaults to open, for the algorithm ARPO, which forks episodes where the entropy is high."""

@@ -104,7 +104,7 @@ class Room:
             self.things[cell] = " ".join(thing.split()[:2])
 
     def is_free(self, cell: Cell) -> bool:
-        """Whether a cell is within the seen walls and empty."""
+        """Whether a cell was seen and contains neither a wall nor an object."""
         return cell in self.free and cell not in self.things
 
     def way(self, start: Pose, is_goal: Callable[[Cell], bool]) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""BabyAI missions in MiniGrid grids, with views in words."""
+"""BabyAI missions in MiniGrid grids. The player's view is described in words."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BabyAI(Environment):
         return view_text(self._grid)
 
     def state_key(self) -> str:
-        """Return a digest of the state: grid with player, carried object, and `over`."""
+        """Return a digest of the grid, the player, the carried object, and the field `over`."""
         # MiniGrid's hash leaves out the carried object
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""

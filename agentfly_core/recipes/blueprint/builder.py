@@ -149,11 +149,10 @@ class _Builder:
 
 
 def _further(step: Rung, free: Mask) -> Iterator[Rung]:
-    """Yield the free cells where the next scaffolding of a row can be placed.
+    """Yield the free cells next to a scaffolding where more scaffolding can be placed.
 
-    `step` has the last cell of the row. The free cells at the four sides of the last cell are
-    yielded. The cell above the last cell is also yielded, if it is free and the builder can
-    reach it.
+    `step` has the cell of the scaffolding. The free cells at its four sides are yielded. The cell
+    above is also yielded, if it is free and the builder can reach it.
     """
     cell, rises = step
     for one in around(cell):
@@ -176,9 +175,9 @@ def mask(cells: Collection[Voxel]) -> Mask:
 
 
 def in_reach(cells: Mask) -> Mask:
-    """Return a mask of all cells near which another cell is True in the mask `cells`.
+    """Return a mask that is True wherever another cell nearby is True in `cells`.
 
-    Two cells are near each other if none of their coordinates differs by more than REACH.
+    Two cells are near each other if each of their coordinates differs by at most REACH.
     """
     counts = cells.astype(np.int32)
     for axis in range(3):

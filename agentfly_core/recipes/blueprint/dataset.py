@@ -29,7 +29,7 @@ def orders(
     families: Sequence[str] = tuple(FAMILIES),
     survival: bool = False,
 ) -> dict[str, list[Problem]]:
-    """Make problems for each split. The building in problem i has the kind
+    """Make problems for each split. The building in problem i belongs to the family
     `families[i % len(families)]`:
 
         Problem("tower-3f2a90c1d4e5b678",

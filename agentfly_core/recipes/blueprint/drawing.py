@@ -10,7 +10,7 @@ from agentfly_core import ToolError
 from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, Voxel
 
 MARGIN = 2
-"""The width in cells of the free border around PLOT, which leaves space for scaffolding."""
+"""The width in cells of the free border around the building plot, for scaffolding."""
 PLOT: Voxel = (SIZE - 2 * MARGIN, SIZE - 2 * MARGIN, SIZE)
 MOST_LINES = 200
 FORMS = """\
@@ -50,7 +50,7 @@ def drawn(blueprint: str) -> Grid:
 def _draw(line: str, grid: Grid) -> None:
     """Draw one line of a blueprint on the grid.
 
-    Raises ValueError for an unknown form or block, and for coordinates outside of PLOT.
+    Raises ValueError for an unknown form or block, or for coordinates outside of the plot.
     """
     match = _LINE.fullmatch(line)
     if match is None:

@@ -19,7 +19,7 @@ SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
 
 
 class Plot(Environment):
-    """The world of one episode. Its problem is an order, i.e. the description of a building.
+    """The world of blocks in one episode. The episode's problem describes a building.
 
     In `Problem.facts`, `parts` has the name and the blueprint of each part of the building. The
     optional entry `stock` has the number of blocks of each type. Each call of `build` starts with

@@ -5,7 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 PartBlueprints = dict[str, str]
-"""Blueprints by part: `{"walls": "box brick 0 0 0 6 4 3"}`. Later parts overwrite earlier parts."""
+"""The blueprint of each part of a building: `{"walls": "box brick 0 0 0 6 4 3"}`.
+
+Where two parts overlap, the later part replaces the blocks of the earlier part.
+"""
 Sizes = Mapping[str, int]
 Materials = Mapping[str, str]
 MATERIALS = ("stone", "brick", "planks", "marble", "slate", "granite", "copper", "tile")
@@ -93,18 +96,18 @@ FAMILIES: Mapping[str, BuildingFamily] = {
 
 
 def order(family: str, sizes: Sizes, materials: Materials) -> str:
-    """Write an order: "Build the pyramid: levels 4, tip 2; body brick, tip tile."."""
+    """Write a building order: "Build the pyramid: levels 4, tip 2; body brick, tip tile."."""
     numbers = ", ".join(f"{name} {size}" for name, size in sizes.items())
     blocks = ", ".join(f"{name} {block}" for name, block in materials.items())
     return f"Build the {family}: {numbers}; {blocks}."
 
 
 def parts_of(text: str) -> PartBlueprints:
-    """Return the blueprint of each part of the building that a text orders.
+    """Return the blueprint of each part of the building that is ordered in a text.
 
     A blueprint has lines such as "box brick 0 0 0 6 4 3". `text` must contain an order, such as
     "Build the pyramid: levels 4, tip 2; body brick, tip tile.". Otherwise ValueError is raised.
-    Raises KeyError if the order lacks a size or a material of its family.
+    Raises KeyError if the order lacks a size or a material of the building.
     """
     match = re.search(r"Build the (\w+): ([\w ,]+); ([\w ,]+)\.", text)
     if match is None or match[1] not in FAMILIES:

@@ -6,8 +6,8 @@ from typing import Any
 from agentfly_core.sandbox import Limits, run
 
 LONG = 6000
-"""The number of characters of the service's answer that a speaker reads by default, about 1,500
-tokens. From longer answers, the observer of `CoopTeam` extracts a value by code.
+"""The default for the largest number of characters that a speaker reads of a service's answer:
+about 1,500 tokens. From longer answers, the observer of `CoopTeam` extracts a value by code.
 """
 LIMITS = Limits(wall=10.0, cpu=8, processes=8)
 _PROGRAM = """

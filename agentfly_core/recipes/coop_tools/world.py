@@ -74,11 +74,11 @@ class HttpAnswer:
 class RestWorld:
     """A REST service with films, people and shops. The seed determines its content.
 
-    Requests change nothing. Films, people and shops have aspects, such as the ratings of a film
-    with the endpoint `/films/{id}/ratings`. Each such endpoint requires a parameter. The
-    documentation of about one third of these endpoints contains an outdated name of the parameter.
-    The answer to a request with the outdated name is an error that contains the right name. Paths
-    in `down` answer with the status 503.
+    Requests change nothing. Each kind of data (aspect) of films, people and shops has an endpoint,
+    such as `/films/{id}/ratings`. Each such endpoint requires a parameter. The documentation of
+    about one third of these endpoints contains an outdated name of the parameter. The answer to a
+    request with the outdated name is an error that contains the right name. Paths in `down` answer
+    with the status 503.
     """
 
     def __init__(self, seed: int, down: frozenset[str] = frozenset()) -> None:
@@ -119,7 +119,7 @@ class RestWorld:
     def is_outdated(self, kind: str, aspect: str) -> bool:
         """Whether the documentation of an endpoint has an outdated name of the required parameter.
 
-        For example, `is_outdated("films", "ratings")` is for the endpoint `/films/{id}/ratings`.
+        For example, `is_outdated("films", "ratings")` is about the endpoint `/films/{id}/ratings`.
         """
         return self._draw("outdated", kind, aspect).random() < 1 / 3
 

@@ -60,8 +60,8 @@ class Evolve:
     The speaker `evolver` proposes and checks agents, and merges answers (see `PromptOperators`).
     If `pool` (a list of skills) is set, random skills of the list are added to new agents, and new
     agents are checked without a model. The speaker `evolver` then only merges answers (see
-    `SymbolicOperators`). `Evolution` describes `children`, `generations`, `proposals`,
-    `quality_check` and `mutation`. `budget` limits the replies of an episode. No generation begins
+    `SymbolicOperators`). `children`, `generations`, `proposals`, `quality_check` and `mutation`
+    are explained in `Evolution`. `budget` limits the replies of an episode. No generation begins
     if its replies could exceed this limit.
     """
 

@@ -18,9 +18,9 @@ from agentfly_core.recipes.evolve.operators import (
 
 UNKNOWN = "?"
 INSIGHT = 0.5
-"""The share of new skills that are drawn only from the skills for unanswered questions.
+"""The probability with which a new skill is drawn only from the skills for unanswered questions.
 
-All other new skills are drawn from all skills.
+Otherwise, the new skill is drawn from all skills.
 """
 Operation = Callable[[str, random.Random], str]
 
@@ -118,7 +118,10 @@ def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
 
 
 def _read(text: str) -> tuple[str, list[str]]:
-    """Return the word in the text "About the word abc, ...", and the skills for its questions."""
+    """Parse a text with questions about a word, such as "About the word abc, ...".
+
+    Return the word, and the names of the skills that answer the questions.
+    """
     match = re.search(r"About the word (\w+),.*?: (.*)", text)
     assert match, text
     places = {match[2].find(question): name for name, (question, _) in SKILLS.items()}

@@ -1,4 +1,4 @@
-"""EvoAgent's Algorithm 1 (arXiv 2406.14228): generations of agents with merged results."""
+"""EvoAgent's Algorithm 1 (arXiv 2406.14228). Each generation of agents adds to a merged answer."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Operators that evolve a team of agents. They prompt a model, or they compute sets of skills."""
+"""Operators that evolve a team of agents, by prompts to a model or by rules for skills."""
 
 import random
 from collections.abc import Sequence
@@ -48,8 +48,8 @@ class PromptOperators:
     check) and `update`.
 
     Each operation prompts the model (`speaker`) in a new context. An unreadable reply raises no
-    error: `crossover` then returns the parent unchanged, `mutation` returns None, and `passes`
-    returns False. `update` returns any reply as it is.
+    error: `crossover` then returns its argument `parent` unchanged, `mutation` returns None, and
+    `passes` returns False. `update` returns any reply as it is.
     """
 
     def __init__(self, speaker: Speaker, question: str) -> None:
@@ -69,8 +69,7 @@ class PromptOperators:
         """Propose a new agent with the skills of one parent and with new skills.
 
         `result` is the team's answer so far. `number` counts the proposals from 1. Returns None if
-        the model's reply cannot be read. Only `passes` checks whether the proposal differs from the
-        parents.
+        the model's reply cannot be read. The proposal may equal a parent.
         """
         prompt = (
             f"{_listed(parents)}\nThe answer so far: {result}\nProposal {number}. {MUTATION} {SPEC}"
@@ -106,9 +105,9 @@ class PromptOperators:
 class SymbolicOperators(PromptOperators):
     """Operators that compute sets of skills. Only `update` prompts the model (`speaker`).
 
-    Crossover returns the parent unchanged. A mutation adds a random skill of `pool` to the skills
-    of a random parent. A new agent passes the quality check if it shares a skill with an agent of
-    the team, and no agent of the team has exactly the same skills.
+    `crossover` returns its argument `parent` unchanged. A mutation adds a random skill of `pool` to
+    the skills of a random parent. A new agent passes the quality check if it shares a skill with an
+    agent of the team, and no agent of the team has exactly the same skills.
     """
 
     def __init__(self, speaker: Speaker, question: str, pool: Sequence[str], seed: str) -> None:

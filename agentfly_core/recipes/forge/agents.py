@@ -26,10 +26,10 @@ class Forge:
     - `train` and `validation`: in a trial, the solver answers with the changed functions.
     - `test`: the solver answers with the best functions so far.
     - `optimize`: in a proposal, the optimizer makes at most `max_actions` changes. Each change has
-      at most `trials` attempts. The optimizer makes no more changes if the last `patience` trials
-      were all rejected.
+      at most `trials` attempts. After `patience` rejected sets of functions in succession, the
+      optimizer makes no more changes.
 
-    Problems that a step does not use get the answer "".
+    All other episodes, such as those of `train` problems in a proposal, get the answer "" at once.
     """
 
     def __init__(self, max_actions: int = 3, trials: int = 3, patience: int = 5) -> None:

@@ -1,4 +1,4 @@
-"""The flow `forge`, which runs all trials and writes the best functions to a file."""
+"""Run the experiment of the recipe forge, and write the best functions to a file."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The memory of a run: best functions, functions on trial, and the results of all trials."""
+"""The memory of a run: functions that a model wrote as tools, and the results of their trials."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from agentfly_core.recipes.forge.function_sets import FUNCTIONS, Functions
 
 FILE = "forge.json"
 FAILURES = 5
-"""The largest number of rejected sets of functions that the optimizer reads."""
+"""The largest number of rejected trials in the prompt for the next proposal."""
 
 
 class _Part(BaseModel):
@@ -41,12 +41,12 @@ class Trial(_Part):
 
 
 class State(_Part):
-    """The memory of a run after a step: its functions, and the results of their trials.
+    """The memory of a run after a step: functions for the solver, and the results of their trials.
 
     `best` has the best functions so far. `results` has the answers to the training problems that
     the solver gave with these functions. `trying` has the functions that the next step tests, or
     None if the next step proposes functions. `trials` has the results of all trials so far, in
-    order. `finished` is True once a proposal has changed nothing.
+    order. `finished` is True after a proposal without changes, which ends the search.
     """
 
     best: Functions = ()

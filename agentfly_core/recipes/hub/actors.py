@@ -29,7 +29,7 @@ from agentfly_core.recipes.hub.participants import HubAgent, HubMessage
 
 AgentMaker = Callable[[Faults, AgentModel], HubAgent]
 RESTARTS = 5
-"""The most restarts of an actor during one request."""
+"""The maximum number of restarts of an actor during one request."""
 
 
 class ActorFault(HubFault):
@@ -42,7 +42,8 @@ class JournalEntry:
 
     `message` is a message that the actor must read. If `message` is None, the actor must return its
     own next message. `replies` has one entry for each call of the model during the request. The
-    entry of a failed call is `{"fault": "...", "refused": False}`.
+    entry of a failed call is `{"fault": "...", "refused": False}`. `refused` is True for an HTTP
+    status below 500.
     """
 
     message: HubMessage | None
@@ -53,8 +54,8 @@ class Actor:
     """A hub's agent, which runs in a process of its own.
 
     The process calls the function `make` to create the agent. The agent calls its model at the base
-    URL `{base_url}/{name}`. `counts` maps each remedy for faults of model calls to the number of
-    its uses, for example `{"hub/retry": 2}`.
+    URL `{base_url}/{name}`. `counts` has the number of uses of each remedy for faulty
+    model calls and replies: `{"hub/retry": 2}` means two repeated calls.
     """
 
     def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:
@@ -111,9 +112,9 @@ class Actor:
     def _serve(self, link: socket.socket) -> None:
         """Answer requests in the forked process.
 
-        First, the agent repeats the requests in the journal, with the recorded replies of the
-        model. Of these requests, only the last request is answered, because the hub already has the
-        answers to the others.
+        After a restart, the agent first repeats the recorded requests with the recorded replies of
+        the model. Only the last of these requests is answered, because the hub already has the
+        answers to the earlier requests.
         """
         waits_for, faults = len(self._journal) - 1, Faults()
         with link.makefile("r") as lines, asyncio.Runner() as runner:

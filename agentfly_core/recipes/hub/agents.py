@@ -9,8 +9,10 @@ from agentfly_core.recipes.hub.team import CHAIR, MEMBERS, conversation, member
 
 
 async def team(episode: Episode) -> Ending:
-    """Let the five members find the number. The problem's fact `digits` has one digit for each
-    member except the chair. The fact `first` names the pair that reports first: north or south.
+    """Play the conversation in which five members combine their digits into one number.
+
+    The problem's fact `digits` has one digit for each member except the chair. The fact `first`
+    names the pair that reports first: north or south.
     """
     facts = episode.problem.facts
     speakers = {name: episode.speaker(name) for name in MEMBERS}

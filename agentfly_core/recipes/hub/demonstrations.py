@@ -1,4 +1,4 @@
-"""Demonstrations of a team that combines its members' digits. Some contain wrong digits."""
+"""Demonstrations of a team that combines its members' digits, sometimes with wrong digits."""
 
 import json
 import random

@@ -9,7 +9,8 @@ from agentfly_core.recipes.hub.participants import HubMessage
 AgentModel = Callable[[Sequence[Message]], Awaitable[Message]]
 """A function that sends messages to a model and returns the model's reply.
 
-It raises AccessFault if the model cannot be reached, and RequestFault if it refuses the request.
+The function raises AccessFault if the model cannot be reached, and RequestFault if the model
+refuses the request.
 """
 
 

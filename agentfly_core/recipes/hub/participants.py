@@ -73,8 +73,8 @@ class Participant:
 
     Calling a participant requests a reply. A participant processes requests and messages in the
     order of the calls. A participant can join several groups, such as hubs, and leave them again.
-    The audience of a reply is the other members of the group that the participant joined last, at
-    the time of the request. Each message of another participant is observed only once, even if the
+    Only the other members of the last joined group observe a reply. The audience is fixed when the
+    reply is requested. Each message of another participant is observed only once, even if the
     message is also passed as an argument. Failed replies are not delivered to the audience.
     """
 

@@ -15,7 +15,7 @@ from agentfly_core.recipes.hub.team import MEMBERS, conversation, member
 
 
 async def play(problem: dict[str, str], base_url: str) -> None:
-    """Let a chair and four members with one digit each answer a problem, and print the answer.
+    """Let the team (a chair and four members) answer a problem, and print the answer.
 
     The output is JSON: `{"answer": "3147", "counts": {"hub/retry": 2}}`. `counts` has the number of
     retries and of other remedies for failed model calls and unusable replies. If an error ends the

@@ -1,6 +1,7 @@
 """A conversation in nested hubs, which deliver each reply of a member to the other members.
 
-Each of the two pairs of members combines its two digits. Then the chair combines all digits.
+Four members have one digit each. They form two pairs, and each pair combines its two digits. Then
+the chair combines all digits.
 """
 
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ def step_by_step(
 
 
 def thought(calculation: str, results: Sequence[str]) -> str:
-    """Write the reasoning about a calculation: each operation, followed by the last digit so far.
+    """Write the reasoning about a calculation: each operation, then its result's last digit.
 
     Calculations are computed from left to right. For 3+4*7+1, the reasoning is `+4 7 *7 9 +1 0`.
     `results` has the last digit after each operation: `["7", "9", "0"]`.

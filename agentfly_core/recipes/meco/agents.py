@@ -73,13 +73,14 @@ class Gate(ABC):
 
 
 class Gated(Gate):
-    """A gate that decides by a probe. `probe` is the file that the flow `fit_gate` wrote.
+    """A gate that decides by a probe, i.e. a classifier of the policy's hidden states.
 
-    The prompt of the probe is the problem, followed by the text of the setting `answer` as a
-    message. The probe reads hidden states at the last token of this prompt. A probe is valid only
-    for the policy to which it was fitted. With the setting `stale="fail"`, an episode of another
-    policy fails. With `stale="own"`, the model decides in such an episode. A training run needs
-    "own", because the policy changes with each training step.
+    `probe` is the file that the flow `fit_gate` wrote. The hidden states are those at the last
+    token of a prompt. The prompt is the problem, then the setting `answer` as a user message.
+
+    A probe is valid only for the policy to which it was fitted. With the setting `stale="fail"`, an
+    episode of another policy fails. With `stale="own"`, the model decides in such an episode. A
+    training run needs "own", because the policy changes with each training step.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class AtRandom(Gate):
 
 
 class Reading:
-    """Reads hidden states for `fitting.readings`. No tool is called.
+    """An agent that measures hidden states, with which a probe is fitted. No tool is called.
 
     The episode's answer is a JSON object:
 

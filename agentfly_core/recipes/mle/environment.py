@@ -28,7 +28,7 @@ Key = tuple[str, str]
 
 _running: dict[tuple[asyncio.AbstractEventLoop, Key], asyncio.Task[ExecResult]] = {}
 _executions: dict[Key, ExecResult] = {}
-"""The cache of finished executions. All episodes of this process use it. The oldest come first."""
+"""The cache of finished executions of all episodes in this process, from old to new."""
 
 
 class MLE(Environment):

@@ -53,7 +53,7 @@ class MLEGym(gymnasium.Env[str, GymAction]):
         return _printable(self._mle.task.description), {"error": False}
 
     def step(self, action: GymAction) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Call a tool.
+        """Call a tool. Return observation, reward, terminated, truncated and info, as in Gymnasium.
 
         For a wrong call or failing code, the reward is 0 and no exception is raised.
         """

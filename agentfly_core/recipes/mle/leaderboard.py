@@ -48,7 +48,7 @@ BASELINES: Mapping[str, tuple[Any, Any]] = {
     "extra trees": (ExtraTreesClassifier(**_TREES), ExtraTreesRegressor(**_TREES)),
     "curved": (LogisticRegression(C=0.1, max_iter=1000), _RIDGE),
 }
-"""For each baseline: a classifier for classes, and a regressor for numbers."""
+"""Each baseline has a classifier for competitions about classes, and a regressor for numbers."""
 
 
 def leaderboard(task: Competition) -> dict[str, float]:

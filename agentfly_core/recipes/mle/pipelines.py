@@ -1,4 +1,4 @@
-"""Programs for competitions: complete programs (LADDER), and pipelines of scikit-learn."""
+"""Python programs that solve a machine-learning competition."""
 
 import tomllib
 from collections.abc import Mapping
@@ -15,11 +15,14 @@ _TEXTS = tomllib.loads(Path(__file__).with_name("solutions.toml").read_text())
 LADDER: Mapping[str, str] = {
     name: _TEXTS["prelude"] + code for name, code in _TEXTS["ladder"].items()
 }
-"""Complete programs by name. The first copies the sample submission, the last is an ensemble."""
+"""Complete solutions of a machine-learning competition as Python programs, from simple to strong.
+
+The first program copies the sample submission. The last program trains an ensemble.
+"""
 
 
 def program(scaler: str, model: str, strength: int, degree: int) -> str:
-    """Return the program that fits a pipeline with these settings.
+    """Return a Python program that trains a scikit-learn pipeline with these settings.
 
     Raises ToolError for an unknown strength or degree.
     """

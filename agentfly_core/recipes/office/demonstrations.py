@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.office`. Right answers are read in tool results."""
+"""Demonstrations for `recipes.office`: policies that look up the answer with tools."""
 
 import json
 import random

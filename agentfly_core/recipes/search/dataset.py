@@ -34,9 +34,9 @@ def encyclopaedia(
             {"answer": "Peru", "kind": "country", "pages": ["0417", "0082"]})
 
     The file data/raw/encyclopaedia.jsonl is such a corpus. The fact `pages` has the ids of the two
-    pages that give the answer. A person, company or book occurs in only one split. The split of a
-    name does not depend on the seed. Raises ValueError if more problems are requested than exist,
-    and for an unreadable corpus.
+    pages that give the answer. A person, company or book occurs in only one split. This split does
+    not depend on the seed. Raises ValueError if more problems are requested than exist, and for an
+    unreadable corpus.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, by_split = random.Random(seed), people()

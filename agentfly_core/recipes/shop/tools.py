@@ -1,4 +1,4 @@
-"""Tools of the shop."""
+"""Tools that find products in the shop, put them into the cart and order them."""
 
 from agentfly_core import ToolError, tool
 from agentfly_core.recipes.shop.environment import Product, Shop

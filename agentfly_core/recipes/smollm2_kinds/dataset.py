@@ -1,4 +1,4 @@
-"""Questions for pretrained models, such as which of three words is an animal, a fruit or a tool."""
+"""Questions for pretrained models: "Which of these is an animal: saw, France or horse?"."""
 
 import random
 import tomllib
@@ -12,7 +12,7 @@ from agentfly_core.datasets.splitting import sample, shares
 KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text())
 """For each kind, such as "an animal", a text that consists of the words of this kind."""
 SHARES = {"train": 10, "validation": 3, "test": 7}
-"""The number of words of each kind, by split."""
+"""The number of words of each kind (such as "an animal") in each split."""
 
 
 @generated

@@ -26,10 +26,10 @@ def systems_together(
     """Build the data, train a first policy, run several rounds, and compare the policies.
 
     Each policy gets a gate, which decides whether a question needs a tool. A round first trains the
-    last policy for one step, on episodes in which this policy uses its gate. The round then fits a
-    gate to the new policy. A round has only one step, because a gate fits only one policy. Returns
-    a row for the oracle (the scripted policy of the demonstrations), for the first policy, and for
-    the policy of each round:
+    newest policy for one step, on episodes in which this policy uses its gate. Then a gate is
+    fitted to the new policy. A round has only one step, because a gate fits only one policy.
+    Returns a row for the oracle (the scripted policy of the demonstrations), for the first policy,
+    and for the policy of each round:
 
         [{"policy": "run:systems-together-1f2e3d4c", "own": 0.71, "own calls": 1.0, "program": 0.71,
           ..., "plans": 0.0, "competitions": 0.0, "competitions calls": 0.0, "gated": 0.83, ...}]

@@ -1,4 +1,4 @@
-"""Demonstrations for `recipes.text_shop`. The policy uses only the prompt and the shop's pages."""
+"""Demonstrations for `recipes.text_shop`, by a scripted policy that reads the shop's pages."""
 
 import random
 import re

@@ -43,9 +43,9 @@ class CatalogueProduct:
         CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23,
                          {"colour": ["red", "grey"], "size": ["tiny", "small"]})
 
-    The fields are the id, the category, the attributes, the price, and the options. In DEPARTMENTS,
-    the first list of the product's department has the categories. Each further list gives the
-    product one attribute. A buyer can choose one value of each option, such as "red".
+    The fields are the id, the category, the attributes, the price, and the options. The
+    category is in the first list of the product's department in DEPARTMENTS, and each attribute is
+    in one of the other lists. A buyer can choose one value of each option, such as "red".
     """
 
     id: str

@@ -156,7 +156,7 @@ class TextWorld(Environment):
     )
 
     async def reset(self, problem: Problem) -> None:
-        """Begin the hunt.
+        """Begin the treasure hunt of a problem.
 
         Raises KeyError if the fact `world`, `way`, `thing` or `seen` is missing. Raises ValueError
         if the description of the starting room differs from the fact `seen`. This happens if the

@@ -30,8 +30,8 @@ SIGNS = {"sum": "+", "difference": "-", "product": "*"}
 KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
 """The number of sub-questions of each kind of question."""
 WORLDS, PEOPLE, COMPANIES, ORDERS = 3, 8, 4, 20
-"""WORLDS is the number of databases of a problem in addition to its main database. All of these
-databases contain the entities of the question, but have different values.
+"""WORLDS is the number of a problem's databases in addition to the main database. Each database
+contains the entities of the question. All other values are random.
 
 PEOPLE, COMPANIES and ORDERS are the numbers of rows in the tables of a database.
 """
@@ -188,7 +188,7 @@ def _more(draw: random.Random, given: Sequence[Any], like: Sequence[Any], size: 
 
 
 def _each(draw: random.Random, values: Sequence[Any], size: int) -> list[Any]:
-    """Return `size` values in random order, each of them at least once."""
+    """Return a random list of length `size` in which each of `values` occurs at least once."""
     chosen = [*values, *draw.choices(values, k=size - len(values))]
     draw.shuffle(chosen)
     return chosen

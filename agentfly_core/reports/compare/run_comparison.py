@@ -36,7 +36,7 @@ class TriedPolicy:
         TriedPolicy("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ...},
                     "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
 
-    - `run`, `step`: the name of the run, and the step after which this was the run's policy
+    - `run`, `step`: the name of the run, and the step that ends with this policy
     - `seed`, `data_seed`: the seeds of the run and of its data
     - `settings`: the step and the settings of the run, except both seeds and the settings that may
       change when a run is resumed
@@ -197,7 +197,7 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """A sentence that compares the best group with the base group."""
+        """A sentence that compares the best of the other groups with the base (the first group)."""
         base, *others = self.groups
         if not others:
             low, high = base.success.interval

@@ -2,8 +2,8 @@
 runs of a group differ only in the seed.
 
 The list shows how often the interval of a difference contains the true difference, in 600
-simulations for each row. In the simulations, the standard deviation is 20 points between problems
-and 3 points between seeds.
+simulations for each row. In the simulations, the standard deviation of success is 20 percentage
+points between problems and 3 percentage points between seeds.
 
 - 1 seed in each group: 85.0 %, because one seed does not show how much success varies with the seed
 - 1 seed in one group, and 3 seeds in the other group: 94.8 %
@@ -42,8 +42,8 @@ def success(seeds: Sequence[Solved]) -> Estimate:
     """Estimate the share of problems that runs solve. The runs differ only in the seed.
 
     For one run, the interval is the Wilson interval over problems. For k runs, it is the union of
-    the Wilson interval of the mean share, and of mean +- t s / sqrt(k). s is the standard deviation
-    of the runs' shares, and t is Student's t for k - 1 degrees of freedom.
+    two intervals: the Wilson interval of the mean share, and mean +- t s / sqrt(k). s is the
+    standard deviation of the runs' shares, and t is Student's t for k - 1 degrees of freedom.
     """
     solved = _array(seeds, seeds[0])
     means = dict(zip(seeds[0], solved.mean(axis=0).tolist(), strict=True))
@@ -60,10 +60,9 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
     Each group has one run or several runs with different seeds. All runs have the same problems.
 
-    Both cases below use P, the variance of the mean of n + 2 differences. These are the
-    differences of the groups' mean success on the n problems, and two added values, 1 and -1. The
-    added values keep the interval wide if only few problems differ (Bonett and Price 2012, see
-    records/intervals.py).
+    Both cases below use P, the variance of the mean of n + 2 values. n values are the differences
+    of the groups' mean success on each of the n problems. The two added values, 1 and -1, keep the
+    interval wide if only few problems differ (Bonett and Price 2012, see records/intervals.py).
 
     With one run in each group, the interval is mean +- t sqrt(P), paired by problem (arXiv
     2411.00640, section 4.2).
@@ -71,8 +70,8 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
     With several runs in a group, the interval is mean +- t sqrt(max(V, P, S)). V = P + S - B is the
     variance for problems crossed with seeds (Cameron, Gelbach and Miller 2011,
     10.1198/jbes.2010.07136). S is the variance that comes from the seeds. B is the variance of the
-    residuals, which P and S both contain. S and B are pooled over the groups. t has Satterthwaite's
-    degrees of freedom (1946, Biometrics Bulletin 2).
+    residuals. P and S both contain B, so B is subtracted once. S and B are pooled over the groups.
+    t has Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2).
     """
     groups = [_array(before, before[0]), _array(after, before[0])]
     differences = groups[1].mean(axis=0) - groups[0].mean(axis=0)

@@ -77,8 +77,8 @@ def is_finished(store: Store, run: str) -> bool:
 def runs_named(store: Store, references: Sequence[str]) -> list[str]:
     """Return `references`, with each `sweep:NAME` replaced by the names of the sweep's runs.
 
-    A sweep's runs have the tag NAME. Their names are sorted by age, the oldest first. Raises
-    ValueError if no run has the tag, and Damaged if a run.json is damaged.
+    The runs of a sweep have the tag NAME. The oldest run comes first. Raises ValueError if no run
+    has the tag, and Damaged if a run.json is damaged.
     """
     names: list[str] = []
     for reference in references:

@@ -99,7 +99,7 @@ class _StoredNight:
 
     @classmethod
     def of(cls, store: Store, night: str) -> _StoredNight:
-        """Load a night.
+        """Load the records of a night (nightly training run).
 
         Raises ValueError if the night is unfinished, or if the night's policy was not compared
         with the champion.
@@ -140,7 +140,7 @@ class _StoredNight:
         return table(("sign", "at steps"), rows) if rows else "None was seen."
 
     def events(self) -> str:
-        """Return a table of this night's events, such as "began" and "promoted"."""
+        """Return a table of the nightly run's events, such as "began" and "promoted"."""
         rows = []
         for entry in self.history:
             why = "as above" if isinstance(entry.details, Judgement) else plain(entry.why)
@@ -188,9 +188,9 @@ def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]
 
 
 def shown(twice: Twice) -> str:
-    """Return the report's section about a problem that both policies played.
+    """Return the report's section about a problem that the champion and the challenger played.
 
-    The section has the reward of each policy, and the conversations of both policies.
+    The section has the reward and the conversation of each policy.
     """
     ((champion, _),), ((challenger, _),) = twice.against.conversations, twice.shown.conversations
     problem, before, after = challenger.problem, twice.against.reward, twice.shown.reward

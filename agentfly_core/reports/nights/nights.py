@@ -72,7 +72,7 @@ class NightWork(Protocol):
         """
 
     def happened(self, entry: NightEntry) -> None:
-        """Notify people and other systems of a new entry of the night ledger."""
+        """Notify people and other systems of a new event of a night."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class Nights:
         return self.play(tonight)
 
     def finish(self, night: str) -> None:
-        """Train and judge an earlier night, or give it up after `attempts` attempts in total.
+        """Train and judge the policy of an earlier night.
 
-        Only attempts to train a night are counted, not attempts to judge it. If a night is trained
-        but cannot be judged now, the next night tries to judge it. Raises Locked while another
-        process holds the lock of the night's run. Raises NoSpace if the disk is full. In this case,
-        no further attempt is made now, because it would fail, too.
+        After `attempts` failed attempts to train in total, the night is given up. If the policy is
+        trained but cannot be judged now, the next night tries to judge the policy. Raises Locked
+        while another process holds the lock of the night's run. Raises NoSpace if the disk is full.
+        In this case, no further attempt is made now, because it would fail, too.
         """
         begun = self.ledger.read().attempts(night)
         why = f"The night was started {begun} times, but never finished."
@@ -130,9 +130,9 @@ class Nights:
         self._record(night, "given_up", why, scored)
 
     def play(self, night: str) -> Summary:
-        """Train a night to its end, and judge its last policy.
+        """Train a night's run to its end, and compare its last policy with the champion.
 
-        If the training or the judgement was already finished, it is not repeated.
+        Finished training and a finished comparison are not repeated.
         """
         store = self.experiment.store
         summary = finished(store, night)
@@ -169,7 +169,7 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record an attempt to train a night, and return the night's overrides of settings.
+        """Record an attempt to train the night's run, and return the run's overrides of settings.
 
         Raises Locked while another process holds the lock of the night's run, and NoSpace if the
         disk is full. In both cases, the attempt is not recorded.
@@ -230,10 +230,10 @@ def date_of(night: str) -> datetime.date | None:
 def beginning(
     store: Store, history: NightHistory, data: Pointer, seed: int, start: str
 ) -> Beginning:
-    """Plan a new night: its position in the order of problems, and the policy from which it starts.
+    """Plan the nightly training run: its first problems, and the policy from which it starts.
 
-    The position is where the last night ended. Problems that the last night did not score are
-    played again. If the data or the seed changed, a new epoch begins.
+    The first problems follow the last problem that the previous night scored. If the data or the
+    seed changed, a new epoch begins.
 
     The night starts from the champion. If `start` (the setting promotion.start) is "last", the
     night starts from the policy of the last finished night instead. If there is no champion yet

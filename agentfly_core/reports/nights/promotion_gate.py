@@ -7,8 +7,8 @@ different problems, an equal or worse policy passes in at most 5 % of the cases.
 
 If both comparisons are unbiased, a policy that equals the champion passes in 0.05 x 0.05 = 0.25 %
 of the nights. Instead of new problems, a part of the test problems may be set aside for the
-confirmation (a split). The level of the confirmation is then 0.20 instead of 0.05, so an equal
-policy passes in 0.05 x 0.20 = 1 % of the nights.
+confirmation (a split). The significance level of the confirmation is then 0.20 instead of 0.05,
+so an equal policy passes in 0.05 x 0.20 = 1 % of the nights.
 `python -m benchmarks.nights` measures how often a gain of 0.05 in success is still detected.
 """
 
@@ -49,9 +49,9 @@ OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
 """For each problem, the outcomes of the champion and the outcomes of the challenger."""
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Significance levels of the one-sided test in the confirmation (the second comparison). The level
-for "split", which uses test problems that were set aside, is higher, because these are few. At a
-level of 5 %, most true gains would fail.
+"""Significance levels of the one-sided test in the confirmation (the second comparison). For
+"split", the confirmation uses the few test problems that were set aside. At a level of 5 %, most
+real gains would not pass on so few problems.
 """
 
 
@@ -81,7 +81,7 @@ class Comparison:
 
     @property
     def held(self) -> bool:
-        """Whether the comparison passes: the lower bound is above -margin."""
+        """Whether the comparison passes: the difference's lower bound is above -margin."""
         return self.bound > -self.margin
 
     def __str__(self) -> str:
@@ -112,8 +112,8 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The reason: "Better: goal 0.913 (champion 0.871) on 998 problems, difference +0.042
-        ...".
+        """The reason for the decision: "Better: goal 0.913 (champion 0.871) on 998 problems,
+        difference +0.042 ...".
         """
         if failed := [one for one in self.comparisons if not one.held]:
             return f"Not promoted: {'; '.join(map(str, failed))}."

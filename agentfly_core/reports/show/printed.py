@@ -48,7 +48,7 @@ def heading(stored: Episodes, matching: int) -> Text:
     """Return a line with the title, the number of episodes and their mean reward.
 
     `matching` is the number of episodes that meet the user's conditions. If some episodes do not
-    meet the conditions, the line also shows this number.
+    meet the conditions, the line also shows `matching`.
     """
     episodes = by_episode(stored.pairs)
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
@@ -114,7 +114,7 @@ def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """An episode of one policy, and another policy's episode with the same problem and index."""
+    """Two episodes of a problem with the same `chain` (index), played by two policies."""
 
     shown: StoredEpisode
     against: StoredEpisode

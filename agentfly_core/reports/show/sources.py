@@ -48,8 +48,8 @@ class PlayReference:
 
 
 EpisodeSource = RunPolicy | LastPolicy | PlayReference
-"""What episodes are read from: a step of a run (RunPolicy), a run without a named step
-(LastPolicy), or episodes that were played without training (PlayReference).
+"""A source of episodes: a step of a run (RunPolicy), a run without a named step (LastPolicy), or
+episodes that were played without training (PlayReference).
 """
 
 
@@ -82,11 +82,11 @@ def against_of(text: str, shown: EpisodeSource, store: Store) -> EpisodeSource:
 def read(store: Store, named: EpisodeSource, evaluation: str, demonstrations: bool) -> Episodes:
     """Read the episodes that `named` refers to.
 
-    For a step of a run, these are the step's training episodes. If `evaluation` is the name of
-    held-out problems, they are instead the episodes of the step's evaluation on these problems. If
-    `demonstrations` is True, they are the demonstrations of the run's warm start. A PlayReference
-    refers to episodes that were played without training. It allows neither `evaluation` nor
-    `demonstrations`. Raises ValueError if the episodes are missing.
+    For a step of a run, read the step's training episodes. If `evaluation` names held-out problems,
+    read the step's evaluation on these problems instead. If `demonstrations` is True, read the
+    demonstrations of the run's warm start instead. For a PlayReference, read episodes that were
+    played without training. Raises ValueError if the episodes are missing, or if `evaluation` or
+    `demonstrations` is set for a PlayReference.
     """
     if isinstance(named, PlayReference):
         if evaluation or demonstrations:

@@ -1,6 +1,6 @@
-"""Number forks, i.e. episodes that continue another episode (their parent) from a certain point.
+"""Specs of forks, i.e. of episodes that continue another episode (their parent) from some point.
 
-Also find the turns that forks share with their parents.
+The module also finds the turns that forks share with their parents.
 """
 
 from collections import Counter

@@ -14,7 +14,7 @@ class Prompt(NamedTuple):
     """The tokens of a prompt.
 
     - `tokens`: all tokens of the prompt
-    - `given`: the last tokens of the prompt, which no earlier turn contains
+    - `given`: the tokens at the end of the prompt that were not in an earlier turn
     - `opens`: whether the prompt starts a new context. If false, it continues the tokens of an
       earlier reply.
     """

@@ -109,7 +109,7 @@ class Reply:
 
     @property
     def entropies(self) -> tuple[float, ...]:
-        """The entropy of each sampled token's distribution; empty if not requested."""
+        """The entropies of the sampled tokens' distributions. Empty if they were not requested."""
         return tuple(chain.from_iterable(span.entropies for span in self.sampled))
 
     @property
@@ -161,10 +161,10 @@ def _longer(conversation: bytes, item: Message | Observation) -> bytes:
 def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     """Convert a speaker's replies to turns, in chronological order.
 
-    Several replies may continue the same earlier reply. The first of them stays in the context of
-    the earlier reply. Every further one starts a new context. A reply also starts a new context if
-    its field `opens` is True. In a new context, all earlier tokens are prompt tokens. So each
-    sampled token is trained in exactly one context.
+    Several replies may continue the same earlier reply. Only the first of these replies stays in
+    the earlier reply's context. The other replies start new contexts. A reply also starts a new
+    context if its field `opens` is True. In a new context, all earlier tokens are prompt tokens. So
+    each sampled token is trained in exactly one context.
     """
     turns: list[tuple[Turn, Reply]] = []
     contexts: dict[Reply | None, int] = {}  # the index of each context, by its last reply so far
@@ -221,8 +221,8 @@ class EpisodeBranch:
     - `unread`: tool results that their speaker has not read, as pairs of speaker and result
     - `answers`: the answers that speakers have set, as pairs of speaker and answer
     - `parts`: the number of branches that were opened from this branch and are still open
-    - `least_call`: the smallest index that the next reply may have as `Reply.call`. After a
-      message from another coroutine, this index is larger than the indices of the sender's earlier
+    - `least_call`: the smallest value that `Reply.call` of the next reply may have. If a message
+      from another coroutine arrives, `least_call` rises above the values of the sender's earlier
       replies.
     """
 

@@ -84,10 +84,10 @@ def _end_as(first: int, codes: int) -> NoReturn:
 
 
 def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) -> NoReturn:
-    """Do the work of the first process of the namespaces.
+    """Start the program in the first process of the namespaces, and wait until it ends.
 
-    Start the program, and send the port's listening socket out of the sandbox over `link`. Then
-    reap processes until the program ends, and write the program's exit code to `codes`.
+    The port's listening socket is sent out of the sandbox over `link`. The program's exit code is
+    written to the file descriptor `codes`.
     """
     folder = Path.cwd()
     try:

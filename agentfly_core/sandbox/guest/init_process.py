@@ -1,5 +1,5 @@
-"""The init process of an execution (process 1 of its namespaces). It runs the code in a child
-process.
+"""The init process (process 1) of the namespaces in which model-written code runs. It runs the code
+in a child process.
 
 Processes in the namespaces cannot end the init process with signals. When the init process ends,
 the kernel kills all other processes in the namespaces.
@@ -71,7 +71,7 @@ def refuse(connection: socket.socket, why: str) -> None:
 
 
 def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
-    """Run all requests of a connection in `folder`.
+    """Run the model-written code that arrives over a connection, in the folder `folder`.
 
     `grouped` is whether a control group limits the memory. `locked` is whether the process is
     isolated. A failure of the sandbox is reported over the connection, as `unavailable`.

@@ -42,8 +42,8 @@ def unshare(flags: int) -> None:
 
 
 def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
-    """Map one user and one group of this process's new user namespace to a user and a group
-    outside.
+    """Map one user and one group of this process's new user namespace to a user and a group of
+    the parent namespace.
 
     Each argument is a pair (user id, group id).
     """

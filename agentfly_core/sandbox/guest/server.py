@@ -1,4 +1,5 @@
-"""The fork server. It isolates itself, imports common modules, and forks for each execution.
+"""The fork server of the sandbox. It isolates itself, imports common modules, and starts a process
+for each execution of model-written code.
 
 It is started as `python -m agentfly_core.sandbox.guest.server 3`, where 3 is the file descriptor of
 a socket for requests. The server runs in its own mount and process namespaces, so all executions
@@ -69,7 +70,7 @@ def _settle() -> None:
 
 
 def _warm(modules: Iterable[str]) -> None:
-    """Import modules for all later executions."""
+    """Import modules, so that processes which are started later have them already."""
     for name in modules:
         # joblib warns that it cannot use several processes
         with suppress(ImportError), warnings.catch_warnings(action="ignore"):
@@ -78,9 +79,9 @@ def _warm(modules: Iterable[str]) -> None:
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message on `link`.
+    """For each message on the socket `link`, start a process that runs model-written code.
 
-    A message contains names of modules, which are imported if they were not imported before.
+    A message contains the names of modules that are imported before the process starts.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended executions
     link.send(protocol.packed({"ready": True}))

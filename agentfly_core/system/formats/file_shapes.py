@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from agentfly_core.system.formats.json_value import JSON
 
 FOLDERS = ("answers", "artifacts", "nights", "plays", "runs")
-"""The folders of a store. A store may be in the folder of a project, which has further folders."""
+"""The names of a store's folders. All other folders beside them do not belong to the store."""
 LONGEST_PART = 255
 LONGEST = 1024
 
@@ -142,8 +142,8 @@ are checked.
 def check(where: str, value: Mapping[str, JSON]) -> None:
     """Raise ValueError if the content `value` of a file has a wrong structure.
 
-    The error is also raised if the content has a name that leads out of the store. `where` is the
-    path of the file.
+    The error is also raised for a name in the content that would be a path outside of the store,
+    such as `../precious`. `where` is the path of the checked file.
     """
     if (shape := SHAPES.get(where.rpartition("/")[2])) is None:
         return

@@ -54,8 +54,8 @@ def require_levels(value: JSON, most: int, around: int = 0) -> None:
 def json_fault(value: object) -> str | None:
     """Return why a value cannot be stored as JSON, or None if it can be stored.
 
-    The text is the end of a sentence: "cannot be stored as JSON: TypeError: Object of type date is
-    not JSON serializable". Tuples are allowed, and become lists.
+    An example is "cannot be stored as JSON: TypeError: Object of type date is not JSON
+    serializable". Tuples are allowed, and become lists.
     """
     try:
         json.dumps(value, allow_nan=False)

@@ -17,9 +17,9 @@ MAX_DEPTH = 64
 
 
 def parse(text: str | bytes, source: str) -> JSON:
-    """Parse a YAML text. Raises ValueError if it is invalid.
+    """Parse a YAML text. Raises ValueError if the text is invalid.
 
-    The message has `source`, which names the text, and the line of the error.
+    `source`, for example the path of the file, is the name of the text in error messages.
     """
     try:
         value: JSON = _yaml().load(text)

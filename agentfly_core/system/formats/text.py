@@ -32,8 +32,8 @@ def visible(text: str) -> str:
 def clip(text: str | bytes, max_bytes: int) -> str:
     """Shorten a text to about `max_bytes` bytes of UTF-8.
 
-    The middle of the text is replaced by `[... N bytes omitted ...]`. `redact` replaces
-    secrets. Invalid UTF-8 becomes U+FFFD, and lone surrogates become `?`.
+    The middle of the text is replaced by `[... N bytes omitted ...]`. Secrets in the text are
+    replaced as by `redact`. Invalid UTF-8 becomes U+FFFD, and lone surrogates become `?`.
     """
     decoded = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
     data = redact(decoded).encode("utf-8", errors="replace")
@@ -162,8 +162,8 @@ def logged(failure: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """A factory of log records. It calls the factory `made`, and removes secrets and control
-    characters from the new record.
+    """A factory that removes secrets and control characters from the log records of the factory
+    `made`.
     """
 
     made: Callable[..., logging.LogRecord]
