@@ -33,23 +33,23 @@ on two cores, usually in minutes.
 
 Success is the share of solved test problems at temperature 1. The table has the results of seed 1.
 Its intervals are paired by problem. A run begins with a warm start (supervised training on
-demonstrations). 40 % of the demonstrations are wrong (`textworld` and `hub`: 30 %). The success
-before reinforcement learning is measured after the warm start. The READMEs also have the results
-of two other seeds, and of a control (seed 1 with permuted rewards).
+demonstrations). In most experiments, 40 % of the demonstrations are wrong. The success before
+reinforcement learning is measured after the warm start. The READMEs also have the results of two
+other seeds, and of a control (seed 1 with permuted rewards).
 
 The command was `python -m benchmarks.agents` for `react-calculator`, `code-block`, `folding`,
 `planner-executor`, `last-digit` and `debate`. For the others it was `python -m benchmarks.tasks`,
-unless their READMEs name another command. The runs are from 24 to 29 November 2026, with
-`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`. Other programs ran beside them. The
-settings of `react-calculator` and `code-block` were chosen on another seed.
+unless their READMEs name another command. The runs used
+`AGENTFLY_SAMPLER=transformers AGENTFLY_THREADS=1`, from 24 to 29 November 2026. Other programs ran
+beside them. The settings of `react-calculator` and `code-block` were chosen on another seed.
 
 ## How hard are the tasks?
 
 Except in `qwen2.5-3b-math`, code generates all problems. The training, validation and test problems
 share nothing that identifies an answer, such as persons, file names or worlds. The oracle is the
 demonstration policy without mistakes. It acts only on text that it reads. Tests check that the
-oracle solves new problems, and that a policy which reads nothing does not (except in `meco`, which
-tests memorised answers). Number of solved problems, of 100 held-out problems:
+oracle solves new problems. A policy that reads nothing must fail, except in `meco`, which tests
+memorised answers. Number of solved problems, of 100 held-out problems:
 
 | policy | `office` | `search` | `text-shop` | `terminal` |
 |---|---|---|---|---|
@@ -61,10 +61,10 @@ tests memorised answers). Number of solved problems, of 100 held-out problems:
 
 ## How do I read the episodes?
 
-The oracle plays the episodes below (`smollm2-kinds`: a random policy). `|` marks text that the
-policy read, `>` its replies, and `.` events after the last reply. The header has the problem, the
-number of the episode among the problem's episodes (`chain`), the reward with its parts, and how the
-episode ended. `script` means a demonstration policy.
+The oracle plays the episodes below (`forge` and `smollm2-kinds`: a random policy). `|` marks text
+that the policy read, `>` its replies, and `.` events after the last reply. The header has the
+problem, the number of the episode among the problem's episodes (`chain`), the reward with its
+parts, and how the episode ended. `script` means a demonstration policy.
 """
 _FIGURE = re.compile(r"^\|.*?([\d.]+ → [\d.]+ %[^|]*?) \|", re.MULTILINE)
 _EPISODE = re.compile(r"^```\nproblem .*?^```$", re.MULTILINE | re.DOTALL)
