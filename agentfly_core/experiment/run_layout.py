@@ -116,8 +116,8 @@ def record_of(store: Store, name: str) -> RunRecord | None:
         return record
     except Damaged as damage:
         raise Damaged(
-            f"{damage} Restore the file from a copy, or remove it. Then repeat the command that "
-            "started the run. It reuses the published artifacts, and creates a new MLflow run."
+            f"{damage} Restore the file from a copy. Alternatively, remove it, and repeat the "
+            "command that started the run: it reuses the published artifacts, in a new MLflow run."
         ) from None
 
 

@@ -118,7 +118,7 @@ def test_a_damaged_record_is_refused_with_a_working_remedy(tmp_path):
     flip(path)
     for _ in range(2):
         with (
-            pytest.raises(Damaged, match=rf"^{path} is damaged.*or remove it\. Then repeat"),
+            pytest.raises(Damaged, match=rf"^{path} is damaged.*, remove it, and repeat"),
             opened(here, "demo"),
         ):
             pass
