@@ -51,9 +51,10 @@ def nightly(
     attempts: Attempts = 3,
     approval: Approval = False,
 ) -> Summary:
-    """Finish the interrupted runs of earlier nights. Then train the run nightly-<date> on the
-    problems that follow the last night's problems, and promote the new policy if it beats the
-    champion. A night is given up after `attempts` failed attempts to train it.
+    """Train and judge the earlier nights (nightly training runs) that were interrupted. Then train
+    the run nightly-<date> on the problems that follow the last night's problems, and promote the
+    new policy if it beats the champion. A night is given up after `attempts` failed attempts to
+    train it.
     """
     today = date or _scheduled()
     with pinging(loading.site(site, store).ping_url_env):

@@ -60,7 +60,8 @@ def planned_sweep(
 
     An override may have several values, such as `update.learning_rate=1e-4,3e-4`.
     `uri` is the address of the store. Raises ValueError if two runs have the same settings, or if
-    the runs differ in their test problems or in the setting `evaluate.goal`.
+    the runs differ in their test problems, or in the reward that decides success (the setting
+    `evaluate.goal`, by default the first reward).
     """
     settings = grid(experiment, overrides, seeds)
     experiments = [load_experiment(experiment, each, site, uri) for each in settings]

@@ -147,7 +147,8 @@ class AuthorPart(ABC):
         """Call `function` in this process, with the time limit `timeout`, and return its result.
 
         Raises Overdue after `timeout` seconds. The environments in `lent` are then marked as
-        spoilt, because the function may still use them.
+        spoilt, because the function may still use them. Also raises the errors of `function`. The
+        function `call` of this module describes the details.
         """
         return await call(function, self.timeout, self.what, lent)
 

@@ -54,7 +54,7 @@ class CallRecord:
 
     @property
     def overdue(self) -> bool:
-        """Whether the call has run for more than `longest` seconds since the time `since`."""
+        """Whether more than `longest` seconds have passed since the time `since`."""
         return time.monotonic() - self.since > self.longest
 
 
@@ -112,7 +112,7 @@ class CallTable:
     def release(self) -> float:
         """Record that the call on the event loop has paused.
 
-        Return the number of seconds for which the call has run since `hold` recorded its start.
+        Return the number of seconds for which the call has run since the last call of `hold`.
         """
         now = time.monotonic()
         # row 0 is the header, so the row 0 means that the loop is free

@@ -110,8 +110,9 @@ class Reward(author_part.AuthorPart):
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
         problem. Otherwise, it has only one trajectory. `held` has calls that have blocked the event
-        loop before. Such a call is skipped, and all scores are Unscored. `episode` contains the
-        trajectories of all speakers, for a parameter of type Team.
+        loop before. If this reward's call for the episode of the first trajectory is in `held`, the
+        call is skipped, and all scores are Unscored. `episode` contains the trajectories of all
+        speakers, for a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):

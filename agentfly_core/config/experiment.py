@@ -390,7 +390,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the values that determine a step's seeds, such as `(seed, 7)` for step 7."""
+        """Return a step's seed inputs: `(seed, 7)`, or in night 3 `(seed, "night", 3, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

@@ -38,7 +38,8 @@ GIVEN: Mapping[str, Sequence[str]] = {
 }
 """Sections that name a class or function, and are completed with its default arguments.
 
-Each section is mapped to the arguments that the program passes to the class or function.
+Each section is mapped to the names of the arguments that the program itself passes to the class or
+function. All other arguments come from the settings in the section (see `Part.settings`).
 """
 TASKS = "tasks"
 """The source, in `ExperimentFile.origin`, of values that are copied from the setting `tasks`."""
@@ -157,7 +158,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> ExperimentFile:
 
 
 def site(name: str, store: str = "") -> Site:
-    """Read the settings of a site, i.e. of the machines where experiments run.
+    """Read the settings of a site (the machine that runs experiments).
 
     The settings come from `conf/site/NAME.yaml`, environment variables `AGENTFLY_<KEY>`, and
     `store`. If several of these sources set the same key, the last of them counts. Raises
@@ -342,7 +343,9 @@ def _replaced(
 def _opened(short: JSON, keys: Sequence[str]) -> dict[str, JSON]:
     """Return a section as a dict if only the value of its main key is written.
 
-    For example, the section of a reward may be the number 2.5, which means `{"weight": 2.5}`.
+    For example, the section of a reward may be the number 2.5, which means `{"weight": 2.5}`. For a
+    missing section, or a value that is not a short form, the result is an empty dict. `keys` are
+    the keys that lead to the section.
     """
     numbers = {"rewards": RewardPart.SHORT, "environments": PoolSettings.SHORT}
     key = "use" if isinstance(short, str) else numbers.get("".join(keys[-2:-1]))

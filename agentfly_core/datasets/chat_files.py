@@ -45,8 +45,8 @@ class ChatRow:
 
         `source` is the name of the file, and `number` is the number of the row in the file.
 
-        Raises ValueError if the row lacks a valid chat or trace, or if a trace excludes all of its
-        replies from training.
+        Raises ValueError if the row lacks a valid chat or trace. Also raises ValueError if the chat
+        or trace has no reply to train on.
         """
         if (trace := trace_of(row)) is None:
             chat = demonstration_of(row)

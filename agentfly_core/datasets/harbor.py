@@ -127,9 +127,9 @@ def _problem(
 
 
 def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a section of a task's settings. A missing section is returned as an empty mapping.
+    """Return a section of a task's settings, or an empty mapping for a missing or empty section.
 
-    Raises RefusedTask if the section is not a mapping.
+    Raises RefusedTask if `document[name]` has another value that is not a mapping.
     """
     section = document.get(name) or {}
     if not isinstance(section, Mapping):

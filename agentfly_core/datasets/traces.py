@@ -17,7 +17,9 @@ from agentfly_core.config.mismatch import message_of
 from agentfly_core.system.formats.text import fault, shown
 
 OURS = "agentfly"
-"""The key in a trace's first turn under which `agentfly export` stores the whole trajectory."""
+"""The key under which `agentfly export` stores the whole trajectory of a trace. It is a key of the
+metadata of the trace's first turn.
+"""
 
 
 @checked(frozen=True)

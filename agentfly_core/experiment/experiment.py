@@ -41,7 +41,8 @@ class Experiment:
     - `origin`: for each setting, where its value comes from
     - `tasks`: the tasks by name. Without a mixture, the only key is `single`.
     - `whole`: all tasks joined to one task
-    - `pinned`: the value of `frozen` that was recorded when the run began, or None
+    - `pinned`: the digests in the property `frozen`, as recorded when the run began. None before
+      that.
     """
 
     name: str

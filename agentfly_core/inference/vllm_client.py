@@ -132,7 +132,11 @@ class VLLM:
 
     @contextmanager
     def _server(self) -> Iterator[httpx.Client]:
-        """Yield a client of the server. Errors of the client become ServiceLost."""
+        """Yield a client of the server. Errors of the client become ServiceLost.
+
+        The connection is a Unix socket without TLS, so no certificates are needed. `verify=False`
+        saves the 20 ms of loading them.
+        """
         client = httpx.Client(
             transport=httpx.HTTPTransport(uds=self.service.address, verify=False),
             base_url="http://vllm",

@@ -95,7 +95,8 @@ def _neighbours(reference: str) -> list[str]:
     For a reference with a slash, such as "models/qwen", these are all folders in `models`. For a
     reference without a slash, the candidates are the folders with a config.json in the current
     folder. All candidates are returned if at least one of them has a name similar to the reference.
-    Otherwise the list is empty.
+    Otherwise the list is empty. If the folder `models` is empty, the only item is the text "none in
+    models".
     """
     parent = Path(reference).parent
     if not parent.is_dir():

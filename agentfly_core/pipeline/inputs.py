@@ -202,9 +202,9 @@ def policy_named(
 
     If `named` is empty, return the last policy of the experiment's run. In references such as
     `run:demo@0`, step 0 means the policy before step 1. The reference "base" means the model or
-    policy from which the experiment starts. If `named` is a base model (a folder or a hub id), the
-    function `model` makes this model. For "base", the function makes the experiment's model, unless
-    the experiment starts from the policy of a run.
+    policy from which the experiment starts. If `named` is a base model (a folder, a hub id,
+    `nano:NAME` or `package:NAME`), the function `model` makes this model. For "base", the function
+    makes the experiment's model, unless the experiment starts from the policy of a run.
 
     Raises ValueError if the policy is missing, or if it is a function, such as "oracle".
     """

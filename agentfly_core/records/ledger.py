@@ -114,8 +114,9 @@ def together(steps: Iterable[PassRates]) -> PassRates:
 def used(folder: Path) -> Counter[str]:
     """Count, for each task, the problems of a step that can train the policy: `{"single": 5}`.
 
-    A problem can train the policy if the rewards of its episodes differ. `folder` contains the
-    file `ledger.parquet` of the step.
+    A problem can train the policy if at least one speaker has different rewards in different
+    episodes. The problem's `LedgerRow.outcome` is then "used". `folder` contains the file
+    `ledger.parquet` of the step.
     """
     rows = _read(folder)
     return Counter(rows["task"][rows["outcome"] == "used"])

@@ -131,8 +131,8 @@ class ProblemSchedule:
         Nightly training uses epochs instead (`epoch_order`). The problems of a step may then come
         from two epochs.
 
-        Raises ValueError if a task has too few problems for a step, including its candidates and
-        refills (`block_of`). Nightly training needs twice this number.
+        Raises ValueError if a task has fewer problems than `block_of` returns. This number includes
+        the candidates and refills of a step. Nightly training needs twice this number.
         """
         rows, start = list[int](), 0
         for name, size in sizes.items():

@@ -77,8 +77,9 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
 
 
 def apart_name(reward: str, speaker: str) -> str:
-    """Return the key of a reward that only one speaker gets, in `Scored.rewards`:
-    `exact/speaker/planner`.
+    """Return the key under which `Scored.rewards` has a speaker's own value of a reward.
+
+    Example: `exact/speaker/planner`. `speaker` is a speaker's name or a role.
     """
     return f"{reward}/speaker/{speaker}"
 
@@ -129,9 +130,9 @@ def group_of(trajectory: Trajectory, scored: Scored) -> str:
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
     """Return the reward of each trained speaker in an episode, or None if a score is missing.
 
-    The speakers `worker/1` and `worker/2` have the same role `worker`. Unless they have separate
-    rewards, the result has one entry for the role: their mean reward. If no speaker is trained, for
-    example because the policy is a chat service, the result has all speakers.
+    The speakers `worker` and `worker/2` have the same role `worker`. Unless they have separate
+    rewards, the result has one entry for the role: their mean reward. Trained speakers without a
+    turn are left out. If no speaker remains, the result has all speakers.
     """
     # a speaker without a turn has no tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode

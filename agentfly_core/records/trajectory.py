@@ -138,7 +138,7 @@ class Turn:
         )
 
     - `given`: the tokens added to the context before the reply
-    - `sampled`: the tokens of the reply. Replies of chat services have no tokens.
+    - `sampled`: the tokens of the reply; empty if a chat service replies for an untrained role
     - `context`: turns with the same value form one sequence of tokens
     - `call`: the index of the reply in the episode: 0, 1, ...
     - `temperature`: the temperature of this reply, or None for the experiment's temperature
@@ -281,12 +281,12 @@ class Trajectory:
 
     - `chain`: the index of the episode among the episodes of the problem: 0, 1, ...
     - `turns`: the turns in the order of time
-    - `agent`: the speaker's name, such as `searcher/2` for the second speaker of its role
+    - `agent`: the speaker's name: `searcher` for the first of its role, `searcher/2` for the second
     - `closing`: the answers of tools after the last reply
     - `observed`: the value of each reward that reads an environment, by the reward's name
     - `error`: the error message, if the ending is FAILED or AGENT_ERROR
     - `answered`: the answer that the agent set
-    - `policy`: the name of the frozen policy or chat service, or empty for the trained policy
+    - `policy`: empty for a trained role, else for example `run:demo@7`, `endpoint:gpt` or `self`
     """
 
     id: str

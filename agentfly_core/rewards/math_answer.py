@@ -49,8 +49,8 @@ def math(trajectory: Trajectory) -> float:
     The function `stated` extracts the answer from the reply, for example from a box.
 
     - Integers may be written as 99, 99.0 or 1,234. All other numbers may be written as fractions,
-      mixed numbers, or decimals. A decimal must be right when rounded to 6 decimal places, and for
-      absolute values of at most 0.1, when rounded to 6 significant digits.
+      mixed numbers, or decimals. A decimal must be right when rounded to 6 decimal places. For
+      absolute values of at most 0.1, at least 6 significant digits must be right.
     - A number with a base, such as 1010_2, must have the expected base.
     - For words, case does not matter. All other answers are compared by their mathematical value.
     - Units are ignored.
@@ -188,7 +188,7 @@ def _equal(expected: list[Any], answer: str) -> float:
     If `expected` is an integer, the answer must be an integer, too. If `expected` is another
     number, the answer must be a number. Before the comparison, decimals are rounded to PLACES
     decimal places. If the absolute value of `expected` is at most 0.1, enough decimal places are
-    kept for PLACES significant digits.
+    kept for at least PLACES significant digits.
     """
     from math_verify import verify
 

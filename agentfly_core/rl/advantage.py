@@ -73,14 +73,20 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
 
 
 def first_of_turns(turns: Tensor) -> Tensor:
-    """Return the mask of the first token of each turn. `turns` has the turn index of each token."""
+    """Return the mask of the first token of each turn, bool [trajectories, longest].
+
+    `turns` has the turn index of each token, and -1 for padding (see `Sequences.turns`).
+    """
     # -1 is not a turn, so the first column is always the first token of a turn
     before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
     return (turns >= 0) & (turns != before)
 
 
 def last_of_turns(turns: Tensor) -> Tensor:
-    """Return the mask of the last token of each turn. `turns` has the turn index of each token."""
+    """Return the mask of the last token of each turn, bool [trajectories, longest].
+
+    `turns` has the turn index of each token, and -1 for padding (see `Sequences.turns`).
+    """
     after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
     return (turns >= 0) & (turns != after)
 

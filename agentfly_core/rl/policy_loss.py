@@ -1,8 +1,8 @@
 """Policy losses. A policy loss is computed for each sampled token. `rl.aggregation` then weights
 the tokens. In the formulas, A is the advantage of the token.
 
-The metric `train/clip_fraction` is the share of tokens whose loss is clipped, i.e. changed by the
-bounds `low`, `high` or `dual` of the ratio.
+The metric `train/clip_fraction` is the share of tokens whose loss is clipped, i.e. changed by one
+of the bounds `low`, `high` and `dual`.
 """
 
 from collections.abc import Mapping

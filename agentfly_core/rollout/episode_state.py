@@ -100,7 +100,8 @@ class EpisodeState:
     async def state_key(self) -> str:
         """Return the names of the environments' states, joined by spaces.
 
-        `Environment.state_key` returns each name. Raises ServiceFailure if this method fails.
+        `Environment.state_key` returns each name. Empty names are left out. Raises
+        NotImplementedError if this method raises it, and ServiceFailure for any other error.
         """
         return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
 
@@ -124,8 +125,8 @@ class EpisodeState:
         """Restore the environments and the problem's facts to their state at the fork `origin`.
 
         A forked episode calls this method after it has repeated its parent's replies. If `origin`
-        lacks a snapshot, nothing is restored, because the forked episode has also repeated the
-        parent's tool calls.
+        lacks a snapshot, nothing is restored, because the forked episode has executed the parent's
+        tool calls again.
         """
         if origin.snapshot is not None:
             await self.restore(origin.snapshot)

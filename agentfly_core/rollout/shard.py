@@ -63,6 +63,8 @@ async def play(
 ) -> PlayedEpisode:
     """Play an episode. The trajectory of the speaker that gave the final answer comes first.
 
+    Without an answer, the trajectory of the main speaker comes first.
+
     An episode ends FAILED if a service fails, if the episode exceeds its deadline, or if the agent
     raises an error before the first reply. If the agent raises an error after a reply, the
     replies are kept and scored. If the agent raises StartAgain, the episode is played once more,
@@ -173,7 +175,7 @@ class _ShardPlay:
     played: list[PlayedEpisode] = field(default_factory=list)
 
     async def all(self, episode_specs: Sequence[EpisodeSpec]) -> dict[str, float]:
-        """Play all episodes, and the episodes that were forked from them during play.
+        """Play all episodes, then their forks and spare episodes (see `EpisodeSpec`).
 
         Return the metrics of the environments.
         """
@@ -349,7 +351,10 @@ def _record(
     ending: Ending,
     error: str | None = None,
 ) -> list[Trajectory]:
-    """Return the speakers' trajectories. The speaker that gave the final answer comes first."""
+    """Return the speakers' trajectories. The speaker that gave the final answer comes first.
+
+    Without an answer, the main speaker comes first.
+    """
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     main, *others = episode.speakers
     policies = {role: frozen.name for role, frozen in spec.frozen.items()}

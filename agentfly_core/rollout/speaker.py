@@ -365,7 +365,7 @@ class Speaker:
         """Return the key of a reply in the episode. The key does not depend on timing.
 
         In the conversation that begins with the episode's first messages, the key is the reply's
-        index. In other conversations or coroutines, and for a repeated prompt, the key has the
+        index. In other conversations, in `gather`, and for a repeated prompt, the key has the
         speaker, the prompt's digest, the count of earlier replies to this prompt, and the branch.
         """
         repeats = branch.samples_before(self.name, prompt)

@@ -99,7 +99,8 @@ def rewards_by_name(
 def solved(scored: Scored, goal: str) -> bool | None:
     """Whether the reward named `goal` is 1 or more. None if the episode is unscored.
 
-    All speakers (agents) of an episode give the same result.
+    An episode with several speakers (agents) has a score for each speaker. The result is the same
+    for each of these scores.
     """
     if isinstance(scored.reward, Unscored):
         return None

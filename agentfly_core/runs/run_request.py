@@ -32,7 +32,7 @@ class RunRequest:
         """Check a new run before its start. Existing runs are not checked.
 
         Raises ValueError for unusable settings. Also raises ValueError if the policy or the chat
-        service of a speaker does not exist.
+        service of a frozen (untrained) speaker does not exist.
         """
         if record_of(self.experiment.store, self.name) is None:
             _ = self.experiment.frozen  # raises for a missing policy or chat service

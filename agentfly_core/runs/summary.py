@@ -45,8 +45,9 @@ class Evaluation:
     - `seconds`: the total duration of the evaluation's stages
     - `time_ms`: when the evaluation ended, in milliseconds since 1970
     - `pass_at`: pass@k for each k
-    - `by`: the success rates of groups of problems. Problems are grouped by task, or by the value
-      of one entry of `Problem.facts`.
+    - `by`: the success rates of groups of problems. The outer key is "task" for groups by task, or
+      the name of a fact (entry of `Problem.facts`) for groups by its value. The inner key is the
+      task or the value. `by` may have both outer keys.
     - `datasets`: evaluations of the same policy on the datasets in evaluate.datasets
     - `rewards`: the mean of each reward over the scored episodes
     """

@@ -64,7 +64,7 @@ class Session:
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code with the variables of earlier calls.
+        """Run code with the variables and files of earlier calls.
 
         `collect` lists the names of files to return. Concurrent calls are processed one after
         another. If a call is cancelled, the interpreter ends.
@@ -98,11 +98,11 @@ async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
             result = await it.run("print(7 * x)")
             result.stdout, it.alive         # "42\\n", True
 
-    Variables are kept even if the code of a call raises an error or calls `exit`. Processes are
-    paused between calls. The limits on time, CPU time and output apply to each call. The limits on
-    memory, processes and disk apply to the whole session. If the interpreter has ended, `alive` is
-    False, and the next call starts a new interpreter. Raises Unavailable if the sandbox does not
-    work.
+    Variables and files are kept even if the code of a call raises an error or calls `exit`.
+    Processes are paused between calls. The limits on time, CPU time and output apply to each call.
+    The limits on memory, processes and disk apply to the whole session. If the interpreter has
+    ended, `alive` is False, and the next call starts a new interpreter. Raises Unavailable if the
+    sandbox does not work.
     """
     opened = Session(await asyncio.to_thread(chosen), limits or Limits())
     try:

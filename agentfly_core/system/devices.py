@@ -89,10 +89,10 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
 
 
 def slot(count: int, locks: str) -> Device:
-    """Return the device that allows at most `count` runs at the same time on this machine.
+    """Return the device that at most `count` runs can lock at the same time.
 
-    The device has `count` lock files, one for each CPU slot. A run locks the device by locking one
-    of these files. `locks` is the folder of the lock files.
+    The device has `count` lock files, one for each CPU slot of this machine. A run locks the device
+    by locking one of these files. `locks` is the folder of the lock files.
     """
     which = "the slot" if count == 1 else f"one of the {count} slots"
     files = tuple(Path(locks, f"agentfly-slot-{number}.lock") for number in range(count))

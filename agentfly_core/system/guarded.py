@@ -70,10 +70,10 @@ class Lines:
 class GuardedProcess:
     """A child process that runs a Python module: `GuardedProcess("my_module", {}, 2, table)`.
 
-    The module's arguments are file descriptors: one end of a socket, then `files`, here `table`.
-    The other end of the socket is the attribute `lines` of this object. `output`, here 2,
-    is a file descriptor for stdout and stderr of the child. If `output` is None, the child uses
-    stdout and stderr of this process.
+    The module's command line arguments are numbers of file descriptors: one end of a socket, then
+    `files`, here `table`. The other end of the socket is the attribute `lines` of this object.
+    `output`, here 2, is a file descriptor for stdout and stderr of the child. If `output` is None,
+    the child uses stdout and stderr of this process.
 
     The child has the environment variables of this process and those in `env`, here `{}`. Secrets
     of the Prefect and MLflow servers are left out. The child and its descendants are killed when

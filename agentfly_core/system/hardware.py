@@ -52,6 +52,7 @@ def visible(gpus: Sequence[int]) -> list[str]:
 
     `gpus` has indices of visible GPUs. With `CUDA_VISIBLE_DEVICES=4,5,6,7`, the indices 0 and 1
     have the names `["4", "5"]`. If CUDA_VISIBLE_DEVICES is not set, the indices are the names.
+    The caller must first check that the GPUs exist, for example by `devices.numbered`.
     """
     seen = os.environ.get(VISIBLE)
     if seen is None:

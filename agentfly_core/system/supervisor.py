@@ -3,10 +3,11 @@
     python -m agentfly_core.system.supervisor OWNER LIFELINE RESTARTS ADDRESS LOG COMMAND...
 
 The supervisor is a subreaper, so it adopts all descendants of the service. It ends when the owner
-closes the pipe LIFELINE (a file descriptor), when the owner dies, or on SIGTERM. Then the child has
-GRACE seconds to exit, and the remaining descendants are killed. A child that dies is restarted up
-to RESTARTS times; after that, its exit code is written to the file `ADDRESS.state`. The owner must
-redirect the supervisor's stdout and stderr to LOG.
+closes the pipe LIFELINE (a file descriptor), when the owner dies, or on SIGTERM. In the first two
+cases, the child has GRACE seconds to exit. Then all remaining descendants are killed. After
+SIGTERM, they are killed at once. A child that dies is restarted up to RESTARTS times; after that,
+its exit code is written to the file `ADDRESS.state`. The owner must redirect the supervisor's
+stdout and stderr to LOG.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class SavePolicy(WorkerMessage):
     """A request to write the policy to a folder.
 
     `label` names the learner state that is expected in memory, such as "step/6". The request fails
-    if another state is in memory.
+    if this state is not in memory.
     """
 
     op: Literal["save_policy"] = "save_policy"

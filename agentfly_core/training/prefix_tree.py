@@ -1,10 +1,10 @@
 """Prefix sharing: rows with a common prefix become a tree of tokens, so the common prefix is
 computed only once.
 
-Trees are stored in preorder: the descendants of a token follow the token without gaps. Each token
-has the index of its last descendant, from which the attention mask is computed. The position of a
-token is its depth in the tree. The outputs are copied back to the original rows, so the loss is
-computed on the same rows as without prefix sharing.
+Trees are stored in preorder: the descendants of a token follow the token without gaps. For each
+token, the index of its last descendant, plus 1, is stored. The attention mask is computed from
+these indices. The position of a token is its depth in the tree. The outputs are copied back to the
+original rows, so the loss is computed on the same rows as without prefix sharing.
 """
 
 from collections.abc import Sequence

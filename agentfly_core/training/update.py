@@ -98,11 +98,11 @@ class Updater:
     ) -> RolloutBatch:
         """Return the batch with the log-probabilities and critic values that the algorithm needs.
 
-        `steps` is the number of optimizer steps of the update. Old log-probabilities are added if
-        `steps` is above 1, if the algorithm has a critic, or if the advantages depend on old
-        log-probabilities. In all other cases, the forward pass of the only optimizer step computes
-        the old log-probabilities. With the setting `update.old_logprobs: sampler`, the old
-        log-probabilities in the batch do not change.
+        `steps` is the number of optimizer steps of the update. If the algorithm needs old
+        log-probabilities, they are added if `steps` is above 1, if the algorithm has a critic, or
+        if the advantages depend on log-probabilities or critic values. In all other cases, the
+        forward pass of the only optimizer step computes them. With the setting
+        `update.old_logprobs: sampler`, the old log-probabilities in the batch do not change.
         """
         if reference is not None:
             require_trainable(reference.model.config, self.job.update.share_prefixes)

@@ -98,7 +98,8 @@ def agentfly(words: Sequence[str]) -> App:
     """Return the command line app.
 
     `words` are the words of the command line, such as `["train", "--help"]`. If the first word is
-    a command, its help is the whole docstring of its function. Other commands have one line.
+    a command, its help is the whole docstring of its function. Other commands have one line of
+    help.
     """
     app = App(
         name="agentfly",

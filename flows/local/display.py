@@ -81,7 +81,7 @@ class Display:
             self._bars.update(self._run, completed=max(0, report.step - 1), note=note)
 
     def _print_last(self) -> None:
-        """Print a line for the stage of the latest report.
+        """Print a line for the stage of `self._last`, which is the last report of this stage.
 
         The duration in this line is measured from the last report of the previous stage.
         """

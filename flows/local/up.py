@@ -45,7 +45,7 @@ LOG, LOCK = "logs/up.log", "up.lock"
 FLOCK = "hhqqi"
 """The format of the C struct flock of fcntl(2): type, whence, start, length, pid."""
 GRACE = 120.0
-"""The seconds from SIGTERM until a flow run that has not ended is killed."""
+"""The seconds that flow runs have to end after SIGTERM. Then they are killed with their worker."""
 RESTARTS = 20
 """The largest number of restarts of a program that dies."""
 LOOK_SECONDS = 5.0

@@ -42,7 +42,8 @@ def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date on which a flow run starts, in the time zone of its schedule.
 
     A flow run without a schedule gets its date in the local time zone. For scheduled flow runs, the
-    local time zone is not used, because two scheduled nights could have the same local date.
+    local time zone is not used, because two scheduled nights could have the same local date when
+    clocks are changed.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

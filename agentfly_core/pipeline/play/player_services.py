@@ -1,4 +1,4 @@
-"""Start the services for playing episodes: the samplers of all models, and the environments."""
+"""Start the services for playing episodes: the samplers of replies, and the environments."""
 
 import logging
 from collections.abc import Iterator

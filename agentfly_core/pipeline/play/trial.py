@@ -75,8 +75,8 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     answers. Rewards that use a service are not tested. No problem is played if
     `warm_start.demonstrations` is not a function, or if there is nothing to test.
 
-    Raises GateClosed if the rewards can score none of the oracle's episodes. Any other error is
-    only logged and added to the report.
+    Raises GateClosed if at least half of the oracle's episodes do not fail, but the rewards can
+    score none of these episodes. Any other error is only logged and added to the report.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]

@@ -50,9 +50,10 @@ def update(
     """Update the policy, and publish it as the policy after `step`.
 
     `memory` is the new memory (a folder that agents read) from this step. Its digest is
-    recorded in the new policy's inputs. If the learner lacks the weights and optimizer state from
-    before this step, earlier updates are repeated first. The new learner state is saved only in
-    some steps, while the next step is played.
+    recorded in the new policy's inputs. The update needs the learner state (weights and optimizer
+    state) from before this step. If it is neither in the learner's memory nor in the store, earlier
+    updates are repeated first. The new learner state is saved only in some steps, while the next
+    step is played.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
     if not run.settings.update.weights:

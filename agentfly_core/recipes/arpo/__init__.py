@@ -1,1 +1,1 @@
-"""Vaults to open, for the algorithm ARPO, which forks episodes where the entropy is high."""
+"""Vaults to open, for the algorithm ARPO, which forks episodes where the model's entropy rises."""

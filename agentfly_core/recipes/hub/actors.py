@@ -112,9 +112,9 @@ class Actor:
     def _serve(self, link: socket.socket) -> None:
         """Answer requests in the forked process.
 
-        After a restart, the agent first repeats the recorded requests with the recorded replies of
-        the model. Only the last of these requests is answered, because the hub already has the
-        answers to the earlier requests.
+        After a restart, the agent first processes the requests in the journal again, with the
+        recorded replies of the model. Only the last of these requests is answered, because the hub
+        already has the answers to the earlier requests.
         """
         waits_for, faults = len(self._journal) - 1, Faults()
         with link.makefile("r") as lines, asyncio.Runner() as runner:

@@ -32,8 +32,8 @@ def digits_of(texts: Sequence[str]) -> str:
     """Return the digits that a member of the team must report in its next reply.
 
     These are the digits of the member's last reply. Before its first reply, they are the digits
-    that the member has read, followed by its own digit. `texts` are the texts of the member's
-    conversation, which begins with its system message.
+    that the member has read, followed by its own digit. The chair has no digit of its own. `texts`
+    are the texts of the member's conversation, which begins with its system message.
     """
     text = "\n".join(texts[1:])
     if before := re.findall(r'"say": "(\d+)"', text):

@@ -19,7 +19,7 @@ class HubFault(Exception):
 
 
 class AccessFault(HubFault):
-    """The model cannot be reached at the moment. The call is repeated."""
+    """The model cannot be reached at the moment. `Faults` repeats the call a few times."""
 
 
 class RequestFault(HubFault):

@@ -73,8 +73,9 @@ class Participant:
 
     Calling a participant requests a reply. A participant processes requests and messages in the
     order of the calls. A participant can join several groups, such as hubs, and leave them again.
-    Only the other members of the last joined group observe a reply. The audience is fixed when the
-    reply is requested. Each message of another participant is observed only once, even if the
+    Of the groups that the participant has not left, the group that it joined last is its current
+    group. Only the other members of the current group observe a reply. The audience is fixed when
+    the reply is requested. Each message of another participant is observed only once, even if the
     message is also passed as an argument. Failed replies are not delivered to the audience.
     """
 

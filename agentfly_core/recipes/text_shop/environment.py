@@ -43,9 +43,10 @@ class CatalogueProduct:
         CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23,
                          {"colour": ["red", "grey"], "size": ["tiny", "small"]})
 
-    The fields are the id, the category, the attributes, the price, and the options. The
-    category is in the first list of the product's department in DEPARTMENTS, and each attribute is
-    in one of the other lists. A buyer can choose one value of each option, such as "red".
+    The fields are the id, the category, the attributes, the price, and the options. DEPARTMENTS has
+    lists of words for the product's department. The category is a word of the first list. The
+    attributes are one word of each other list. A buyer can choose one value of each option, such as
+    "red".
     """
 
     id: str

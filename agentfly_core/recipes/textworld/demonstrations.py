@@ -68,8 +68,9 @@ def textworld(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
     """Return a policy that explores the game until it reaches the room of the wanted object.
 
     In this room, the policy takes the object. The prompt names the object and the object's room.
-    Each reply names the current room, the object and the object's room. In a share `spoilt` of the
-    episodes, the policy makes a mistake: it moves at random, or gives up before taking the object.
+    Each reply with a command names the current room, the object and the object's room. In a share
+    `spoilt` of the episodes, the policy makes a mistake: it moves at random, or gives up before
+    taking the object.
     """
 
     async def policy(conversation: Conversation) -> str:

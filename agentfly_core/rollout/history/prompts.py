@@ -14,7 +14,8 @@ class Prompt(NamedTuple):
     """The tokens of a prompt.
 
     - `tokens`: all tokens of the prompt
-    - `given`: the tokens at the end of the prompt that were not in an earlier turn
+    - `given`: the tokens after the earlier reply that the prompt continues. If `opens` is true,
+      these are all tokens of the prompt.
     - `opens`: whether the prompt starts a new context. If false, it continues the tokens of an
       earlier reply.
     """

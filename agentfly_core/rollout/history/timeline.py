@@ -41,7 +41,8 @@ class Reply:
     - `given`: the tokens of the prompt after the reply `before`. If `opens` is set, `given` is the
       whole prompt.
     - `message`: the text and the tool calls
-    - `sampled`: the tokens with log-probabilities; empty for a reply of a chat service
+    - `sampled`: the tokens with log-probabilities; empty if a chat service replies for an
+      untrained role
     - `temperature`: the sampling temperature; None means the experiment's temperature
     - `state`: the results of `Environment.state_key` before the reply, joined by spaces. Equal
       states of the environments have equal texts.
@@ -93,7 +94,7 @@ class Reply:
 
         This is the case in the conversation that begins with the episode's first messages. In other
         conversations, inside `Episode.gather`, and for a further reply to the same prompt, `place`
-        also has the speaker and the prompt's digest.
+        has the speaker and the prompt's digest instead.
         """
         return len(self.place) == 1
 

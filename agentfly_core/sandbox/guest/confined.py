@@ -84,9 +84,10 @@ def _end_as(first: int, codes: int) -> NoReturn:
 
 
 def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) -> NoReturn:
-    """Start the program in the first process of the namespaces, and wait until it ends.
+    """Do the work of the first process of the namespaces.
 
-    The port's listening socket is sent out of the sandbox over `link`. The program's exit code is
+    Start the program as a child process, and reap processes until the program ends. The listening
+    socket of the port PORT is sent out of the sandbox over `link`. The program's exit code is
     written to the file descriptor `codes`.
     """
     folder = Path.cwd()

@@ -128,8 +128,8 @@ class ExecRequest:
 
     `files` are written to the working directory. `collect` lists the names of files to return. If
     the backend is a fork server, `modules` are imported before the code starts. With `kept`, the
-    interpreter stays alive for later requests, which can use its variables. A later request uses
-    only `code` and `collect`, and ignores the other fields.
+    interpreter stays alive for later requests of the same execution, which can use its variables.
+    A later request uses only `code` and `collect`, and ignores the other fields.
     """
 
     code: bytes

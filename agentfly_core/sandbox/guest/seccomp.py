@@ -1,4 +1,4 @@
-"""The seccomp filter that blocks system calls of model-written code (see seccomp(2)).
+"""The seccomp filter that blocks dangerous system calls of model-written code (see seccomp(2)).
 
 The filter forbids namespaces, mounts, tracing, bpf, io_uring, userfaultfd and keyrings. It also
 forbids memory that no resource limit covers (System V, memfd, aio), changes of other

@@ -107,8 +107,8 @@ def links(shown: Iterable[Path]) -> dict[str, str]:
     """Return the symbolic links in the root directory of the sandbox: `{"/bin": "usr/bin", "/app":
     "/sandbox/work"}`.
 
-    `shown` has the files and folders of this machine that are visible in the sandbox. A link
-    such as `/app` is left out if `shown` has paths in a folder `/app` of this machine.
+    `shown` has the files and folders of this machine that are visible in the sandbox. A link such
+    as `/app` is left out if `shown` has the path `/app` or a path in a folder `/app`.
     """
     taken = {f"/{path.parts[1]}" for path in shown}
     free = {place: target for place, target in FOLDERS.items() if place not in taken}

@@ -19,7 +19,8 @@ MAX_DEPTH = 64
 def parse(text: str | bytes, source: str) -> JSON:
     """Parse a YAML text. Raises ValueError if the text is invalid.
 
-    `source`, for example the path of the file, is the name of the text in error messages.
+    `source`, for example the path of the file, is the name of the text in error messages. The
+    messages also contain the line of the error, if it is known.
     """
     try:
         value: JSON = _yaml().load(text)
