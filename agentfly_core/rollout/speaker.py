@@ -346,7 +346,6 @@ class Speaker:
             raise self.rules.too_long(prompt, tokens, self.name == self.state.main)
 
     def _tokens_left(self, branch: EpisodeBranch) -> int:
-        """Return the number of tokens that the episode may still sample."""
         sampled = sum(len(one.tokens) for one in branch.replies)
         return max(0, self.rules.max_sampled_tokens - sampled)
 
@@ -365,14 +364,15 @@ class Speaker:
         """Return the key of a reply in the episode. The key does not depend on timing.
 
         In the conversation that begins with the episode's first messages, the key is the reply's
-        index. In other conversations, in `gather`, and for a repeated prompt, the key has the
-        speaker, the prompt's digest, the count of earlier replies to this prompt, and the branch.
+        index, if no other reply has this key. Other keys have the speaker, the prompt's digest, the
+        count of earlier replies to this prompt, and the branch of `gather`.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas
         alone = (own and self.is_opening(read)) if before is None else before.alone
-        if alone and not repeats and not branch.number:
-            return (len(timeline.path(before)),)
+        place = (len(timeline.path(before)),)
+        if alone and not (repeats or branch.number or place in self.state.repetition.path.replies):
+            return place
         return (self.name, prompt, repeats, *branch.number)
 
     def _conversation(

@@ -169,7 +169,7 @@ def test_a_shard_is_replayed_on_the_same_loop_after_a_lost_sampler() -> None:
 def test_what_is_never_given_back_is_named_when_its_home_closes() -> None:
     with pytest.raises(
         RuntimeError,
-        match=r"Room: 1 .*: two",
+        match=r"Room: .* 1 environment\. .*: two",
     ):
         with resources_for({Room: 2}) as here:
             run(visit(here))

@@ -167,6 +167,19 @@ async def test_replies_in_gather_are_repeated() -> None:
     assert contexts["way 1"] == contexts["2"]
 
 
+async def test_two_continuations_of_a_reply_are_repeated() -> None:
+    async def agent(episode: Episode) -> Ending:
+        begun = [*episode.opening, await episode.reply(*episode.opening)]
+        await episode.reply_to([*begun, user("A")])
+        await episode.reply_to([*begun, user("B")])
+        await episode.fork(1)
+        return Ending.NO_TOOL_CALLS
+
+    parent, child = await leaves(agent)
+    assert len({turn.reply.content for turn in parent.turns}) == 3
+    assert child.branch == Branch(parent.id, 3)
+
+
 async def test_every_speaker_shares_its_turns() -> None:
     async def agent(episode: Episode) -> Ending:
         helper = episode.speaker("helper")

@@ -79,7 +79,7 @@ async def test_closing_while_something_is_lent_names_the_leak() -> None:
     await held.__aenter__()
     with pytest.raises(
         RuntimeError,
-        match=r"Room: 1 .*: one",
+        match=r"Room: .* 1 environment\. .*: one",
     ):
         await resources.close()
     await held.__aexit__(None, None, None)
