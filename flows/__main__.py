@@ -36,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
             print(f"agentfly: {redact(explain(error, words))}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
-            print("agentfly: interrupted; the same command continues.", file=sys.stderr)
+            print("agentfly: interrupted. To continue, repeat the command.", file=sys.stderr)
             return 130
         except Exception as error:  # the error is raised again unless it is a user's mistake
             if isinstance(error, BrokenPipeError) and is_unread():

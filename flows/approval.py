@@ -166,9 +166,9 @@ def promote_run(store: Store, run: str) -> str:
     state = keys.learner(store.resolve(champion.policy).key)
     if experiment.settings.update.optimizer_state == "parent" and not store.holds(state.uri):
         raise ValueError(
-            f"{policy} has no learner state, but update.optimizer_state is parent in "
+            f"{policy} has no learner state, but update.optimizer_state is 'parent' in "
             f"conf/{experiment.name}.yaml. Name a step with a learner state, or set "
-            "update.optimizer_state to fresh."
+            "update.optimizer_state=fresh."
         )
     ledger.append(policy.run, "promoted", "A person promoted it on the command line.", champion)
     report_aliases(ledger, experiment.site)

@@ -68,8 +68,8 @@ def require_repeatable(store: Store, record: RunRecord) -> None:
         )
     if record.get("accepted_code") or record.get("frozen"):
         raise ValueError(
-            f"The run {name!r} cannot be repeated: its code changed during the run "
-            "(--accept-code), or it has frozen speakers."
+            f"The run {name!r} cannot be repeated, because it was continued with --accept-code or "
+            "has frozen speakers (agent.frozen)."
         )
     refuse_other_stages(name, record)
     if modules := changed(record, code_of(settings, import_tasks(settings))):

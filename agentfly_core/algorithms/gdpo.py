@@ -30,8 +30,8 @@ class GDPO(PolicyGradient):
     def __post_init__(self) -> None:
         if self.kl and self.kl.in_rewards:
             raise ValueError(
-                "algorithm.kl: GDPO normalises each reward by itself, so a penalty cannot be "
-                f"subtracted from rewards. Got use: {self.kl.use}, expected use: loss."
+                f"algorithm.kl.use: got {self.kl.use!r}, expected 'loss'. GDPO normalises each "
+                "reward separately, so the KL penalty cannot be subtracted from the rewards."
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -19,8 +19,8 @@ class MaxRL(PolicyGradient):
     def __post_init__(self) -> None:
         if self.kl and self.kl.in_rewards:
             raise ValueError(
-                "algorithm.kl: MaxRL needs rewards of at least 0, and a penalty can make them "
-                f"negative. Got use: {self.kl.use}, expected use: loss."
+                f"algorithm.kl.use: got {self.kl.use!r}, expected 'loss'. MaxRL needs rewards of "
+                "at least 0, but a KL penalty can make them negative."
             )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

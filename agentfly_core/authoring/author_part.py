@@ -127,8 +127,8 @@ class AuthorPart(ABC):
             )
         if kinds := [kind.__name__ for kind in signature.environments.values()]:
             raise ValueError(
-                f"{self.what} needs {', '.join(kinds)} and has process=True, but environments "
-                "cannot be passed to another process. Remove process=True or these parameters."
+                f"{self.what} has process=True, but environments ({', '.join(kinds)}) cannot be "
+                "passed to another process. Remove process=True, or remove these environments."
             )
         if self.timeout == math.inf:
             raise ValueError(

@@ -57,8 +57,8 @@ def read(function: AuthorFunction) -> Signature:
     except Exception as error:  # an author's annotation in quotes may raise any error
         raise ValueError(
             f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: "
-            f"{error}. Define or import that type at the top of the module, outside `if "
-            "TYPE_CHECKING`."
+            f"{error}. Define or import the annotated type at the top of the module, outside "
+            "`if TYPE_CHECKING`."
         ) from None
     lent: dict[str, type[Lent]] = {}
     arguments: dict[str, inspect.Parameter] = {}

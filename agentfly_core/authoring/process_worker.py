@@ -67,7 +67,7 @@ def _done(work: Coroutine[None, None, R]) -> R:
     except StopIteration as done:
         result: R = done.value
         return result
-    raise AssertionError("a call with process=True has no event loop to wait on")
+    raise AssertionError("a call with process=True must not wait: it has no event loop")
 
 
 if __name__ == "__main__":

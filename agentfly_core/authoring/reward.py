@@ -94,7 +94,7 @@ class Reward(author_part.AuthorPart):
             return observed
         if self.needs:
             return Unscored(
-                f"{self.name}: this reward needs an environment, but was not computed during the "
+                f"{self.name}: this reward needs an environment, which exists only during the "
                 "episode; play new episodes with this reward"
             )
         (result,) = await self.of_records([trajectory], held, episode)
@@ -216,7 +216,8 @@ class Reward(author_part.AuthorPart):
                 return Unscored(f"got {shown(number)} ({type(number).__name__}), expected {USABLE}")
         if len(score.per_turn) not in (0, len(trajectory.turns)):
             return Unscored(
-                f"got {len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns"
+                f"per_turn has the length {len(score.per_turn)}, expected {len(trajectory.turns)} "
+                "(one value per turn)"
             )
         parts = {name: float(part) for name, part in score.parts.items()}
         by_speaker = {speaker: float(value) for speaker, value in score.by_speaker.items()}
@@ -227,8 +228,8 @@ class Reward(author_part.AuthorPart):
         injection.refuse_no_score(self.what, self.function, Group in signature.lent.values())
         if signature.arguments:
             raise ValueError(
-                f"{self.what} expects parameters annotated with Trajectory, Team, Problem, Group "
-                f"or an environment, got others: {', '.join(signature.arguments)}. Read other "
+                f"{self.what} gets no value for {', '.join(signature.arguments)}. Annotate each "
+                "parameter with Trajectory, Team, Problem, Group or an environment. Read other "
                 "values from trajectory.problem.facts."
             )
         single = [kind.__name__ for kind in signature.lent.values() if kind not in (Group, Problem)]

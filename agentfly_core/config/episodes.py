@@ -176,8 +176,8 @@ class Evaluate(Section):
     def _has_enough_episodes(self) -> Self:
         if self.pass_at and max(self.pass_at) > self.episodes:
             raise ValueError(
-                f"pass_at: got {max(self.pass_at)}, but evaluate.episodes is {self.episodes}, and "
-                f"pass@k needs k episodes per problem: set evaluate.episodes={max(self.pass_at)}"
+                f"pass_at: got {max(self.pass_at)}, but evaluate.episodes is {self.episodes}. Set "
+                f"evaluate.episodes={max(self.pass_at)}: pass@k needs k episodes per problem"
             )
         for name in self.datasets:
             if name in SPLITS or not re.fullmatch(NAME, name):

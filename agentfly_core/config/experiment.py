@@ -251,7 +251,7 @@ class Settings(Section):
             if one.agent.max_model_len > self.agent.max_model_len:
                 raise ValueError(
                     f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, but "
-                    f"agent.max_model_len is {self.agent.max_model_len}; raise the latter"
+                    f"agent.max_model_len is {self.agent.max_model_len}; raise agent.max_model_len"
                 )
         return self
 
@@ -260,8 +260,8 @@ class Settings(Section):
         if self.tasks and self.warm_start and chat_file(self.warm_start.demonstrations):
             raise ValueError(
                 f"warm_start.demonstrations: got {self.warm_start.demonstrations}, but the "
-                "chats of a file belong to no task of `tasks`. Run this warm start in an "
-                "experiment without `tasks`, and start from that run: model=run:NAME"
+                "chats of a file have no task. Run this warm start in an experiment without "
+                "`tasks`. Then set `model` of this experiment to its policy: model=run:NAME"
             )
         if self.steps == 0 and self.warm_start is None and self.fork is None:
             raise ValueError(

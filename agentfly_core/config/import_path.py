@@ -207,7 +207,8 @@ def typed(where: str, value: JSON, kind: type[R]) -> R:
         raise ValueError(f"{key}: {with_value(first)}") from None
     except PydanticUserError:
         raise ValueError(
-            f"{where} is annotated as {kind!r}, but a setting cannot have this type (got {value!r})"
+            f"{where}: got {value!r}, but its annotation {kind!r} is not a type of settings; "
+            "annotate it with a type such as int, str or a dataclass"
         ) from None
 
 

@@ -262,7 +262,7 @@ class AgentPart(Section):
             if who != SELF and speaker(who) is None:
                 raise ValueError(
                     f"got {role}: {who!r}, expected run:NAME@STEP, self (the trained policy), or "
-                    "endpoint:NAME with an endpoint of the site"
+                    "endpoint:NAME (a chat service of the site)"
                 )
         return frozen
 
@@ -358,10 +358,10 @@ class Nano(Section):
                 # an empty match would split a text between all letters
                 fits_nothing = re.compile(atom).match("")
             except re.error as error:
-                raise ValueError(f"got {atom!r}, which is no regular expression: {error}") from None
+                raise ValueError(f"got {atom!r}, expected a regular expression: {error}") from None
             if fits_nothing:
                 raise ValueError(
-                    f"got {atom!r}, which matches an empty text, expected 1 character or more"
+                    f"got {atom!r}, expected a regular expression that cannot match an empty text"
                 )
         return atoms
 

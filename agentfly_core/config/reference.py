@@ -187,8 +187,8 @@ def model_reference(text: str) -> ModelReference:
         return HubModel(hub[1], hub[2] or "")
     raise ValueError(
         f"Got {text!r}, expected a folder in {Path.cwd()}, nano, nano:NAME, package:NAME, "
-        "run:NAME, run:NAME@STEP, endpoint:NAME of the site (only with `update: none`), or an id "
-        "of the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
+        "run:NAME, run:NAME@STEP, endpoint:NAME (a chat service of the site, only with `update: "
+        "none`), or an id of the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
     )
 
 

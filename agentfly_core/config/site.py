@@ -212,14 +212,14 @@ class Site(Section):
             )
         if needed and self.device == "cpu":
             raise ValueError(
-                f"got offload {self.offload!r}, which frees only GPU memory, but the site has "
-                "`device: cpu`; remove offload"
+                f"got offload {self.offload!r} with `device: cpu`; remove offload, because it "
+                "frees only GPU memory"
             )
         sampler, learner = list(self.sampler_gpus), list(self.learner_gpus)
         if bool(sampler) != (self.device == "cuda") or (learner and self.device == "cpu"):
             raise ValueError(
                 f"got sampler_gpus {sampler} and learner_gpus {learner} with `device: "
-                f"{self.device}`. With cpu, remove both; with cuda, set a GPU in sampler_gpus"
+                f"{self.device}`. {'Remove both' if self.device == 'cpu' else 'Set sampler_gpus'}"
             )
         if self.sampler == "transformers" and len(sampler) > 1:
             raise ValueError(

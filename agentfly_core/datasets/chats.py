@@ -244,8 +244,8 @@ def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
             if waiting:
                 names = ", ".join(call.name for call in waiting.values())
                 raise ValueError(
-                    f"the calls of {names} are not answered yet; put their answers, messages with "
-                    "the role 'tool', before this message"
+                    f"the calls of {names} are not answered yet; before this message, add a "
+                    "message with the role 'tool' for each of these calls"
                 )
             waiting = one.calls()
             # answers are put in the order of the calls, as in stored episodes
@@ -318,5 +318,5 @@ def _fault(error: ValidationError) -> str:
         return f"got {value}, expected a list of messages"
     where = place(steps[1:]) or "the value"
     if first["type"] == "missing":
-        return f"message {int(steps[0]) + 1} lacks {where}: got {value}"
+        return f"message {int(steps[0]) + 1}: {value} lacks {where}"
     return f"message {int(steps[0]) + 1} has {where} {value}: {message_of(first)}"

@@ -129,9 +129,9 @@ def _require_distinct_ids(sources: Mapping[str, _Source], columns: Mapping[str, 
                 continue
             column = next((key for key, read_as in columns.items() if read_as == "id"), "id")
             raise ValueError(
-                f"{one} and {other} use the id {name!r} for different rows. Rename the column "
-                f"{column} with `columns: {{{column}: row}}`; then ids are computed from question "
-                "and facts."
+                f"{one} and {other} use the id {name!r} for different rows. Set `columns: "
+                f"{{{column}: row}}`, so that no ids are read from the column {column}. Ids are "
+                "then computed from question and facts."
             )
 
 

@@ -22,6 +22,7 @@ from agentfly_core.records.dataset import BadRow
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.formats import strict_yaml
 from agentfly_core.system.formats.json_value import JSON
+from agentfly_core.system.formats.text import counted
 
 APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0
@@ -220,7 +221,8 @@ def _copied(context: Path) -> dict[str, str]:
     size = sum(len(name.encode()) + len(text.encode()) for name, text in files.items())
     if len(files) > MOST_FILES or size > MOST_BYTES:
         most = f"at most {MOST_FILES} files and {MOST_BYTES} bytes"
-        raise RefusedTask(dockerfile, f"got {len(files)} files of {size} bytes, expected {most}")
+        own = f"{counted(len(files), 'file')} of {size} bytes"
+        raise RefusedTask(dockerfile, f"got {own}, expected {most}")
     return files
 
 

@@ -49,6 +49,6 @@ def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
             elif others := [of for task, of in same.items() if task != problem.task]:
                 raise ValueError(
                     f"The {split} problem {problem.id!r} is the same as the training problem "
-                    f"{others[0]!r} of another task. Tasks with the same dataset need equal split "
-                    "sizes and an equal seed, or settings that make different problems."
+                    f"{others[0]!r} of another task. Give tasks with the same dataset equal split "
+                    "sizes and the same seed. Or give them settings that make different problems."
                 )

@@ -94,8 +94,8 @@ def check_beginning(settings: Settings) -> None:
         )
     if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
         raise ValueError(
-            f"update.mini_batches is {update.mini_batches}, but a step has {episodes} episodes "
-            f"(rollout.problems x rollout.group_size). Set mini_batches to {episodes} or less."
+            f"update.mini_batches is {update.mini_batches}, expected {episodes} or less. A step "
+            "has rollout.problems x rollout.group_size episodes."
         )
     if update.decays and update.warmup_steps >= settings.steps > 0:
         raise ValueError(
@@ -235,15 +235,15 @@ def check_workers(
         for kind, limit in limits.items():
             if limit.limit < count:
                 raise ValueError(
-                    f"site.workers is {count}, but all workers together may have only "
-                    f"{limit.limit} environments of the class {kind.__name__}. Raise this limit "
-                    f"under `environments`, or set site.workers to {limit.limit} or less."
+                    f"site.workers is {count}, but the limit of {kind.__name__} under "
+                    f"`environments` is {limit.limit} for all workers together. Raise this limit, "
+                    f"or set site.workers to {limit.limit} or less."
                 )
     in_workers = place.sampler == "transformers" or any(isinstance(w, RunPolicy) for w in frozen)
     if count > 1 and in_workers and place.device == "cuda":
         raise ValueError(
-            f"site.workers is {count}, but with `sampler: transformers` or with a run in "
-            "agent.frozen, each worker loads all policies into the GPU. Set site.workers=1."
+            f"site.workers is {count}, but each worker would load all policies into the GPU "
+            "(because of `sampler: transformers`, or a run in agent.frozen). Set site.workers=1."
         )
 
 
@@ -272,8 +272,8 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
         if policy and isinstance(model_reference(model), OwnNano):
             raise ValueError(
                 f"model is {model}, whose tokenizer is made from the demonstrations, but the "
-                f"episodes in {warm_start.demonstrations} have the tokens of another model. Set "
-                f"model=run:{policy.run}@0, or set warm_start.demonstrations to an import path."
+                f"episodes in {warm_start.demonstrations} use another tokenizer. Set model=run:"
+                f"{policy.run}@0, or set warm_start.demonstrations to a function's import path."
             )
         with at("warm_start.settings"):
             check_settings(RejectionSampling if policy else ChatFile, warm_start.settings)

@@ -87,8 +87,8 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
     elif settings:
         raise ValueError(
             f"{path} is a policy, so it takes no settings, got {', '.join(settings)}. Remove the "
-            "settings, or name a function that takes problems, seed and these settings and "
-            "returns a policy."
+            "settings, or name a function that returns a policy. Its parameters are problems, "
+            "seed and these settings."
         )
 
 

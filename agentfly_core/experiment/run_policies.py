@@ -127,6 +127,6 @@ def require_same_tokens(store: Store, what: str, theirs: Pointer, ours: Pointer)
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(
-            f"{what}: the tokenizer of {theirs.uri} differs from the tokenizer of the trained "
-            f"model {ours.uri}, or one of them is missing. Name a run that starts from {ours.uri}."
+            f"{what}: {theirs.uri} must have the same tokenizer.json as the trained model "
+            f"{ours.uri}. Name a run that starts from {ours.uri}."
         )

@@ -99,8 +99,8 @@ def _shared_limits(tasks: Mapping[str, Task]) -> dict[type[Environment], Limit]:
             first, same = limits.setdefault(kind, (name, limit))
             if limit != same:
                 raise ValueError(
-                    f"tasks.{name}.environments: {kind.__name__} has another limit or other "
-                    f"settings in the task {first}, but tasks share environments. Set "
+                    f"tasks.{name}.environments: the limit or settings of {kind.__name__} differ "
+                    f"from those in the task {first}, but tasks share environments. Set "
                     f"{kind.__name__} once, outside `tasks`."
                 )
     return {kind: limit for kind, (_, limit) in limits.items()}
@@ -117,8 +117,8 @@ def _shared_rewards(tasks: Mapping[str, Task]) -> dict[Reward, float]:
             first, same, _ = by_name.setdefault(reward.name, (name, part, reward))
             if part != same:
                 raise ValueError(
-                    f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
-                    f"the task {first}. Give the reward another name in one of the tasks: "
+                    f"tasks.{name}.rewards: the weight or settings of {reward.name} differ from "
+                    f"those in the task {first}. Give the reward another name in one of the tasks: "
                     "`{my_name: {use: PATH, weight: ...}}`, where PATH is the reward's import "
                     "path."
                 )
@@ -253,7 +253,7 @@ def _named(path: str, kind: type[P]) -> P:
         advice = f"decorate it with @{wanted.lower()}"
         if isinstance(part, Tool | Reward):
             advice = f"move it to the setting `{given.lower()}s`"
-        raise ValueError(f"{path} is a {given}, expected a {wanted}: {advice}.")
+        raise ValueError(f"{path} has the type {given}, expected {wanted}: {advice}.")
     return part
 
 

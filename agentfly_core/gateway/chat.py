@@ -162,8 +162,8 @@ def _message(written: Mapping[str, Any], names: dict[str, str]) -> Message | Obs
         return Message("system", content)
     if role != "assistant" or written.get("function_call"):
         raise RequestRefused(
-            f"A message has the role {shown(role)}, expected system, developer, user, assistant or "
-            "tool. A message of the assistant must use tool_calls instead of function_call."
+            f"A message with the role {shown(role)} cannot be read. Use the role system, "
+            "developer, user, assistant or tool, and tool_calls instead of function_call."
         )
     listed = written.get("tool_calls") or ()
     calls = [read_call(call["function"]) for call in listed]

@@ -224,8 +224,8 @@ class GatewaySession:
         except ValueError as error:
             raise RequestRefused(f"The body is not JSON: {error}.") from error
         raise RequestRefused(
-            f'Got the reward {body[:80]!r}, expected {{"value": NUMBER}}, sent after the reply '
-            "that earned the reward."
+            f'Got the reward {body[:80]!r}, expected {{"value": NUMBER}}. Send a reward after the '
+            "reply that earned it."
         )
 
     def answer(self, text: str) -> None:
@@ -248,7 +248,8 @@ class GatewaySession:
         role = next(fitting, None)
         if role is None and call.part:
             raise RequestRefused(
-                f"The path {call.part!r} in the request's URL belongs to no speaker of the agent.",
+                f"No entry of agent.speakers matches the path {call.part!r} in the URL. Correct "
+                "the URL or the entries.",
                 404,
             )
         return self.episode if role is None else self._others[role]

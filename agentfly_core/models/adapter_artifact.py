@@ -57,8 +57,8 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
         return store.open(policy), store.open(base)
     except Damaged as damage:
         raise Damaged(
-            f"{policy.uri} is an adapter, and its base model {base.uri} (digest "
-            f"{base.digest[:12]}) or the adapter itself cannot be read. {damage}"
+            f"{policy.uri} is an adapter of the base model {base.uri} (digest "
+            f"{base.digest[:12]}). One of the two cannot be read. {damage}"
         ) from damage
 
 

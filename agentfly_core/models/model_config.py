@@ -147,8 +147,8 @@ def require_served_on_cpu(config: PreTrainedConfig) -> None:
     text = config.get_text_config(decoder=True)
     if "linear_attention" in (getattr(text, "layer_types", None) or ()):
         raise ValueError(
-            f"A {config.model_type} model has linear_attention, which vLLM does not serve on a "
-            "CPU: set site.sampler=transformers."
+            f"A {config.model_type} model has linear_attention layers, which vLLM does not serve "
+            "on a CPU: set site.sampler=transformers."
         )
 
 
@@ -185,8 +185,8 @@ def require_vocabulary(
     )
     if beyond:
         raise ValueError(
-            f"The tokenizer of {where} has {counted(len(beyond), 'token')} with an id that is too "
-            f"large for the model's vocab_size of {size}, such as {beyond[0]!r}: call "
+            f"The tokenizer of {where} has {counted(len(beyond), 'token')} with an id of {size} or "
+            f"more (such as {beyond[0]!r}), but the model's vocab_size is {size}: call "
             "model.resize_token_embeddings(len(tokenizer))."
         )
 

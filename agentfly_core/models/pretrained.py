@@ -94,7 +94,8 @@ def _damaged(folder: Path) -> str:
             safe_open(path, "pt")
         except SafetensorError:
             names.append(path.name)
-    return f"{' and '.join(names) or 'a safetensors file'} is damaged"
+    are = "are" if len(names) > 1 else "is"
+    return f"{' and '.join(names) or 'a safetensors file'} {are} damaged"
 
 
 class WrongFiles(ValueError):
@@ -156,8 +157,8 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     wrong = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
     if wrong:
         raise WrongFiles(
-            f"The model {model.config.name_or_path} has NaN or infinite numbers in {len(wrong)} "
-            f"weights ({_some(wrong)}). Use an earlier checkpoint."
+            f"The model {model.config.name_or_path} has NaN or infinite numbers in these weights: "
+            f"{_some(wrong)}. Use an earlier checkpoint."
         )
     model.eval()
     with _quiet():

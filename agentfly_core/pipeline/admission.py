@@ -364,7 +364,7 @@ def _compared(candidate: Candidate, logprobs: Tensor, expected: Tensor) -> str:
     # `not <=`, because nan must not pass
     if not distance <= limit:
         raise ValueError(
-            f"Log-probabilities differ from the reference computation by {distance:.2g}, expected "
+            f"The log-probabilities differ from those of transformers by {distance:.2g}, expected "
             f"{limit:g} or less."
         )
     return f"log-probabilities differ by {distance:.1e}"

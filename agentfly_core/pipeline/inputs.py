@@ -188,9 +188,9 @@ def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
     for run in sorted(own, key=itemgetter("created_ms"), reverse=True):
         if last_policy(store, run["name"]):
             raise ValueError(
-                f"The run {name!r}, which has these settings and this code, has not published "
-                f"a policy in {store.uri} yet. Train this run, or use the newest policy of "
-                f"{experiment}: --policy run:{run['name']}"
+                f"The current settings and code belong to the run {name!r}, which has no policy in "
+                f"{store.uri} yet. Train this run, or use the newest policy of {experiment}: "
+                f"--policy run:{run['name']}"
             )
     return final_policy(store, name)  # raises
 

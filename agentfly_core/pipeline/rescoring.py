@@ -103,8 +103,8 @@ def new_reward(text: str) -> NewReward:
     if reward.needs:
         kinds = ", ".join(kind.__name__ for kind in reward.needs.values())
         raise ValueError(
-            f"The reward {path} needs the environment {kinds}, which was closed when the episode "
-            "ended, so stored episodes cannot be scored. Play new episodes with this reward: use "
+            f"The reward {path} needs {kinds}, but environments are closed at the end of an "
+            "episode. So stored episodes cannot be scored. Play new episodes with this reward: use "
             "`agentfly play`, or train another run."
         )
     reward.ready()

@@ -98,7 +98,8 @@ def kept_for_others(store: Store, run: str) -> Kept:
         except ValueError as fault:
             # a run that is damaged, or that another version wrote, must not stop this run
             logger.warning(
-                "%s It is unknown which policies the run %s needs, so the run %s may remove them.",
+                "%s Therefore, the policies that the run %s needs are unknown. The run %s may "
+                "remove these policies.",
                 fault,
                 name,
                 run,

@@ -236,7 +236,7 @@ def _problem_fault(row: object, data: Data) -> str | None:
     questions = [m.content for m in row.messages if isinstance(m, Message) and m.role == "user"]
     # rewards and reports read only the prompt
     if row.messages and questions[-1:] != [row.prompt]:
-        return f"its prompt is {shown(row.prompt)}, expected the text of its last user message"
+        return f"its prompt is {shown(row.prompt)}, expected the text of the last user message"
     if not isinstance(row.facts, Mapping):
         kind = type(row.facts).__name__
         return f"its facts are {shown(row.facts)} ({kind}), expected a dict with text as keys"

@@ -62,7 +62,7 @@ def wilson(successes: float, trials: int) -> Interval:
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(
-            f"Got {successes} successes of {trials} trials, expected 0 <= successes <= trials and "
+            f"Got successes={successes} and trials={trials}, expected 0 <= successes <= trials and "
             "trials >= 1."
         )
     share, z2 = successes / trials, Z95 * Z95
@@ -165,7 +165,7 @@ def pass_at(k: int, solved: int, episodes: int) -> float:
     """
     if not 1 <= k <= episodes or not 0 <= solved <= episodes:
         raise ValueError(
-            f"pass@{k}: got {episodes} episodes with {solved} solved, expected 1 <= k <= episodes "
+            f"pass@{k}: got episodes={episodes} and solved={solved}, expected 1 <= k <= episodes "
             "and 0 <= solved <= episodes."
         )
     return 1.0 - math.comb(episodes - solved, k) / math.comb(episodes, k)

@@ -166,7 +166,7 @@ def sweep() -> None:
     """
     if ended := orphans_killed(None):
         _log.warning(
-            "The processes %s were ended, because environments of a killed run had left them "
-            "behind.",
+            "Environments of a killed run had left processes running. They were ended (process "
+            "ids: %s).",
             [*ended],
         )

@@ -143,13 +143,13 @@ class Episode(Speaker):
         name = self._name(role, there + 1 if instance is None else instance)
         if instance is None and self.history.number:
             raise ValueError(
-                f"The speaker {role!r} was created within episode.gather without a number. Create "
-                "the speaker before gather, or number the speakers of this role: `instance=1`."
+                f"The speaker {role!r} was created within episode.gather without `instance`. "
+                "Create it before gather, or number the speakers of this role: `instance=1`, ..."
             )
         if lacking := [kind for kind in kinds_needed(tools) if kind not in self.lent]:
             raise ValueError(
-                f"A tool of the speaker {name!r} needs the environment {lacking[0].__name__}, "
-                "which the episode does not have. Add this tool to `tools` of the experiment, too."
+                f"A tool of the speaker {name!r} needs the environment {lacking[0].__name__}. "
+                "An episode gets the environments of the experiment's `tools`: add the tool there."
             )
         rules = replace(
             self.rules,

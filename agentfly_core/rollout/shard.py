@@ -329,7 +329,7 @@ def require_answer(agent: str, ending: object, episode: Episode) -> None:
     spoke = [speaker.name for speaker in episode.speakers if speaker.turns]
     speakers = f" of {' or '.join(spoke)}" if spoke else ""
     call = "speaker.answer(text)" if spoke else "episode.answer(text)"
-    raise BadEnding(f"{agent} returned {name} {NO_ANSWER} (before that, call {call}{speakers})")
+    raise BadEnding(f"{agent} returned {name} {NO_ANSWER} (call {call}{speakers} first)")
 
 
 def _stems_from(error: BaseException | None, fault: Exception) -> bool:

@@ -138,12 +138,12 @@ class Parts:
         if not idle or served or not all(_waits_for_a_part(chains[branch]) for branch in idle):
             return ""
         starts = "which is sampled only after every coroutine has requested a reply"
-        reply = f" Waiting for a reply, {starts}: {_listed(chains, asks)}."
-        mails = f" Waiting for a message: {_listed(chains, mail)}."
+        reply = f" These wait for a reply, {starts}: {_listed(chains, asks)}."
+        mails = f" These wait for a message: {_listed(chains, mail)}."
         return (
-            "Coroutines of episode.gather wait for each other. Waiting for an asyncio Event, Queue "
-            f"or Lock: {_listed(chains, idle)}.{reply if asks else ''}{mails if mail else ''} "
-            "Return values from the coroutines and use them after gather, or send messages by "
+            "Coroutines of episode.gather wait for each other. These wait for an asyncio Event, "
+            f"Queue or Lock: {_listed(chains, idle)}.{reply if asks else ''}{mails if mail else ''}"
+            " Return values from the coroutines and use them after gather, or send messages by "
             "episode.mailbox()."
         )
 

@@ -156,7 +156,7 @@ def remote(project: Path) -> str:
     url = str(config["remote"][name]["url"])
     if "://" in url and not url.startswith("s3://"):
         raise ValueError(
-            f"DVC's remote {name!r} is {url}, expected a folder or s3://. Set --remote to one."
+            f"DVC's remote {name!r} is {url}, expected a folder or s3://. Use --remote instead."
         )
     if "://" in url:
         return f"{url}/agentfly"

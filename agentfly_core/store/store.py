@@ -231,7 +231,8 @@ class Store:
     def _require(self, pointer: Pointer, digest: str) -> None:
         if digest != pointer.digest:
             raise Damaged(
-                f"{pointer.uri} in {self.uri} has digest {digest}, expected {pointer.digest}."
+                f"{pointer.uri} in {self.uri} has changed: its digest is {digest}, expected "
+                f"{pointer.digest}. Restore it from a copy of the store."
             )
 
     def part(self, pointer: Pointer, name: str) -> Any:

@@ -129,7 +129,7 @@ class Service:
         return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def fault(self) -> str | None:
-        """Return why the service is lost, such as "died 4 times, ...".
+        """Return why the service is lost, such as "died (starts: 4, ...)".
 
         Returns None if the service is running, or if its supervisor can still restart it.
         """
@@ -137,7 +137,7 @@ class Service:
         if state is None:
             return "was ended, or never started"
         if state.exit is not None:
-            return f"died {state.starts} times, the last time with exit code {state.exit}"
+            return f"died (starts: {state.starts}, last exit code: {state.exit})"
         with suppress(psutil.NoSuchProcess):
             if psutil.Process(state.keeper).status() != psutil.STATUS_ZOMBIE:
                 return None
@@ -200,8 +200,8 @@ def supervised(
     """
     if ended := end_orphans(run):
         logger.warning(
-            "The processes %s were ended, because an earlier process of this run had left them "
-            "running.",
+            "An earlier process of this run had left processes running. They were ended (process "
+            "ids: %s).",
             ended,
         )
     service = Service(kind, str(socket))

@@ -69,8 +69,8 @@ class AsyncCheckpointer:
                 begun.result()
         except ServiceLost as error:
             logger.warning(
-                "A learner state could not be saved, and will be recomputed if it is needed. The "
-                "error: %s",
+                "A learner state could not be saved. Training computes this state again when "
+                "needed. The error: %s",
                 error,
             )
 

@@ -187,8 +187,8 @@ def read_state(engine: DeepSpeedEngine, label: str, folder: Path) -> None:
                 as_policy, weight.to(parameter.dtype).float()
             ):
                 raise ValueError(
-                    f"The learner state in {folder} belongs to another policy: its weights {name} "
-                    "differ from those of the start policy."
+                    f"The learner state in {folder} belongs to another policy than the start "
+                    f"policy: the weights {name} differ."
                 )
             distributed.put(
                 engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS}
@@ -202,8 +202,8 @@ def _require_weights(engine: DeepSpeedEngine, stored: Set[str], folder: Path) ->
         if f"{name}/weight" not in stored:
             raise ValueError(
                 f"The learner state in {folder} lacks the weights {name}, because its run trained "
-                "another adapter or critic. Start with a fresh optimizer: set "
-                "fork.optimizer_state=fresh in a fork, otherwise update.optimizer_state=fresh."
+                "another adapter or critic. Start with a fresh optimizer. In a fork, set "
+                "fork.optimizer_state=fresh. In another run, set update.optimizer_state=fresh."
             )
 
 

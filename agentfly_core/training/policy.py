@@ -173,10 +173,10 @@ def recompute_activations(policy: Policy) -> None:
     has dropout, or if it does not support gradient checkpointing.
     """
     config = policy.model.config
-    if any(value for name, value in config.to_dict().items() if "drop" in name):
+    if keys := [name for name, value in config.to_dict().items() if "drop" in name and value]:
         raise ValueError(
-            f"{config.model_type} has dropout, which gradient checkpointing does not allow: set "
-            "it to 0 in the model's config.json."
+            f"{config.model_type} has dropout, which gradient checkpointing does not allow. In the "
+            f"model's config.json, set to 0: {', '.join(keys)}."
         )
     for part in (policy.model, *(policy.critic.values() if policy.critic is not None else ())):
         if isinstance(part, PreTrainedModel):

@@ -91,7 +91,7 @@ def serve(policy: Annotated[str, RUNS], /, *, port: Port = 8000, where: Where = 
     logs = settle().state / "logs" / "serve"
 
     def ready(url: str, key: str) -> None:
-        print(f"{served.player.reference} is served. Ctrl-C ends it.", flush=True)
+        print(f"{served.player.reference} is served. To stop the server: Ctrl-C", flush=True)
         print(f"export OPENAI_BASE_URL={url}\nexport OPENAI_API_KEY={key}", flush=True)
 
     try:

@@ -97,7 +97,7 @@ def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
         print(f"{uri} {difference or 'agrees'}")
     same = [*compared.values()].count("")
     print(
-        f"{same} of {len(compared)} artifacts of {run} agree to the byte. The repeated run is in "
-        f"{into}."
+        f"{same} of {len(compared)} artifacts of {run} are identical in the repeated run. The "
+        f"repeated run is in {into}."
     )
     return int(same < len(compared))

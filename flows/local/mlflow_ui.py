@@ -76,7 +76,7 @@ def open_run(place: MlflowStore, run_id: str) -> None:
             f"MLflow at {place.uri} ({place.why}) does not show the run {run_id}: {error}"
         ) from error
     if not server:
-        print(f"Sign in as {USER} with {shown(place.state)}", flush=True)
+        print(f"Sign in (user name, password): {USER}, {shown(place.state)}", flush=True)
         mlflow_server(place, port).become()
 
 

@@ -93,8 +93,8 @@ def keeper(state: Path) -> int:
         if owner.pid == pid and owner.here and owner.alive:
             return int(pid)
     raise ValueError(
-        f"Process {pid} holds the lock {path}, but may be another program than `agentfly up`. "
-        "Check this process, and end it yourself."
+        f"Process {pid} holds the lock {path}, but it may not be `agentfly up`. "
+        "Check which program it is, and end it yourself."
     )
 
 
@@ -261,8 +261,8 @@ def require_startable(places: Places, ports: tuple[int, ...]) -> None:
             raise ValueError(
                 f"This project uses the Prefect server {places.prefect}, so `agentfly up` starts "
                 "no other server. To start a server for this project only, unset PREFECT_API_URL "
-                f"or the profile. To use {places.prefect}, run `python -m flows.deploy` and then "
-                "`agentfly prefect worker start --pool agentfly`."
+                f"(in the environment or in Prefect's profile). To use {places.prefect}, run "
+                "`python -m flows.deploy` and then `agentfly prefect worker start --pool agentfly`."
             )
         for port in ports:
             if free_port(port) != port:

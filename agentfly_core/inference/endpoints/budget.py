@@ -32,8 +32,8 @@ class Budget:
                     raise BudgetSpent(
                         f"The endpoint {self._name!r} has used {spent} "
                         f"{setting.removeprefix('max_')}, and its limit is {most}. Raise "
-                        f"endpoints.{self._name}.{setting} in the site and repeat the command; "
-                        "stored answers are reused."
+                        f"endpoints.{self._name}.{setting} in the site's settings, and repeat the "
+                        "command. Stored answers are reused."
                     )
             self._spent["max_requests"] += 1
 

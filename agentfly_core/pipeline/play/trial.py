@@ -133,8 +133,8 @@ def _require_a_score(played: Sequence[Trajectory], outcomes: Mapping[str, bool |
     reasons = [result for result in results if isinstance(result, str)]
     if reasons and len(reasons) == len(results) and 2 * len(ended) >= len(outcomes):
         raise GateClosed(
-            f"A reward failed in every problem that the oracle played ({len(reasons)}): "
-            f"{sentence(reasons[0])} Correct the reward."
+            f"A reward failed in each episode of the oracle (episodes: {len(reasons)}). The first "
+            f"error: {sentence(reasons[0])} Correct the reward."
         )
 
 

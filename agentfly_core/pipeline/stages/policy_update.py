@@ -248,8 +248,8 @@ def label_of(run: Run, step: int) -> str:
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
             f"update.optimizer_state is 'parent', but the start policy {run.start.uri} has no "
-            "learner state. Set `model` to the last step of a run in this store and remove "
-            "warm_start, or set update.optimizer_state to fresh."
+            "optimizer state. Set update.optimizer_state=fresh. Or set `model` to the last step of "
+            "a run in this store, and remove warm_start."
         )
     return start.key
 
@@ -262,10 +262,10 @@ def require_learner_state(store: Store, fork: Fork) -> None:
     steps = range(1, max([step, *RunLayout(run).steps(store)]) + 1)
     kept = [str(k) for k in steps if store.holds(step_layout(store, run, k).learner)]
     raise ValueError(
-        f"The learner state of {run}@{step} is not kept. Steps with a learner state: "
-        f"{', '.join(kept) or 'none'}. Fork from such a step, or start with a fresh optimizer: "
-        "fork.optimizer_state=fresh. To keep more learner states in future runs, raise "
-        "update.keep_learner."
+        f"The learner state of {run}@{step} is not kept. Start with a fresh optimizer "
+        "(fork.optimizer_state=fresh), or fork from a step with a learner state: "
+        f"{', '.join(kept) or 'this run has none'}. To keep more learner states in future runs, "
+        "raise update.keep_learner."
     )
 
 

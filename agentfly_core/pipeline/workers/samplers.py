@@ -128,8 +128,8 @@ class Samplers:
         policy = of_run(store, who, key).policy
         if _written(tokenizer_of(store, policy)) != _written(tokenizer):
             raise ValueError(
-                f"{key}: the tokenizer of {who} differs from the trained model's tokenizer. Name "
-                f"a run that started from the trained model, or train the model of {who.run}: "
+                f"{key}: the tokenizer of {who} differs from the tokenizer of `model`. Name a run "
+                f"that started from `model`. Or train the model from which {who.run} started: "
                 f"model=run:{who.run}@0."
             )
         folder, base = adapter_artifact.folders(store, policy)

@@ -41,7 +41,7 @@ class BabyAI(Environment):
         if drawn != facts["mission"]:
             raise ValueError(
                 f"{facts['level']} with seed {facts['seed']} has the mission {drawn!r}, expected "
-                f"{facts['mission']!r}. Prepare the problems again with this version of minigrid."
+                f"{facts['mission']!r}. Prepare the problems again, with the installed minigrid."
             )
 
     def act(self, action: str, times: int) -> None:

@@ -103,7 +103,7 @@ def scored(policy: str, evaluations: Mapping[str, Experiment]) -> ComparisonRow:
         lost = [score.reward for score in played.scores if isinstance(score.reward, Unscored)]
         if lost:
             raise ValueError(
-                f"{len(lost)} episodes of {policy} in {name} were not scored. The first reason: "
+                f"Episodes of {policy} in {name} without a score: {len(lost)}. The first reason: "
                 f"{lost[0].reason}"
             )
         # an unreadable answer has the reward -1, which counts as 0 here

@@ -169,7 +169,7 @@ class TextWorld(Environment):
         if (seen := self._begin()) != facts["seen"]:
             raise ValueError(
                 f"The hunt in {world} starts at {seen!r}, expected {facts['seen']!r}. Prepare the "
-                "problems again, with this version of textworld."
+                "problems again, with the installed version of textworld."
             )
 
     def do(self, command: str) -> str:

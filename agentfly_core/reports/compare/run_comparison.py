@@ -221,8 +221,8 @@ class RunComparison:
         # the best of several groups is the best partly by chance; the interval ignores this
         many = f"; the best of {len(others)} other groups" if len(others) > 1 else ""
         return (
-            f"{best.label} solves {abs(points):.1f} points {how} than {than} ({interval}, "
-            f"{seeds}{many}){sure}."
+            f"{best.label} solves {abs(points):.1f} percentage points {how} problems than {than} "
+            f"({interval}, {seeds}{many}){sure}."
         )
 
     def to_json(self) -> dict[str, JSON]:

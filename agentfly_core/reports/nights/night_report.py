@@ -110,8 +110,8 @@ class _StoredNight:
         judged = [entry.details for entry in history if isinstance(entry.details, Judgement)]
         if record is None or summary is None or not judged:
             raise ValueError(
-                f"{night!r} in {store.uri} is not a nightly run that has finished and was judged. "
-                "`agentfly nights EXPERIMENT` shows the events of each night."
+                f"Got {night!r}, expected a finished nightly run in {store.uri} with a comparison "
+                "to the champion. `agentfly nights EXPERIMENT` shows the events of each night."
             )
         settings = recorded_settings(record)
         steps = [metrics_of(store, RunLayout(night).step(n)) for n in settings.own_steps]

@@ -281,8 +281,8 @@ def recorded_changes(
     if record["experiment"] != experiment:
         raise ValueError(
             f"The run {night!r} belongs to the experiment {record['experiment']!r}, expected "
-            f"{experiment!r}: another schedule used this name for a run first. Start the night "
-            "again."
+            f"{experiment!r}. The other experiment took the name first. Start the night again: "
+            "it then gets another name."
         )
     then = record["settings"]
     # `code` is computed, and cannot be set by an override

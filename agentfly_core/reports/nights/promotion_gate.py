@@ -270,7 +270,7 @@ def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.0
         raise ValueError(
             f"{outcome} was measured on {len(values)} of {len(both)} held-out problems, but a "
             "comparison needs at least two. Raise data.test of the task, or set the margin of "
-            "this guard in `promotion` to null."
+            f"{outcome} in `promotion` to null."
         )
     champion, challenger = (fmean(each) for each in zip(*values, strict=True))
     # the mean number of tokens is the cost, so no logarithms are used

@@ -63,7 +63,7 @@ def test_the_gpu_preset_asks_for_the_form_that_its_reward_reads():
         ("algorithm.kl={use: loss, kind: k1}", "Input should be 'k2', 'k3' or 'abs'"),
         ("data.digit=2", "arithmetic has no setting 'digit'"),
         ("tools=[agentfly_core.tools.calculator:calculater]", "Did you mean 'calculator'"),
-        ("tools=[agentfly_core.rewards.exact:exact]", "expected a Tool"),
+        ("tools=[agentfly_core.rewards.exact:exact]", "expected Tool"),
         ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "cannot be imported"),
         (
             "agent.use=agentfly_core.rollout.episode:RolloutSpec",

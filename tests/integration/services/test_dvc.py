@@ -188,7 +188,7 @@ def test_a_dvc_experiment_is_a_separate_run_in_the_same_store(reproduction):
 def test_a_rebuilt_run_has_the_same_bytes(reproduction):
     project, run = reproduction.project, reproduction.run.name
     printed = project.run("agentfly", "verify", run)
-    assert re.search(rf"(\d+) of \1 artifacts of {run} agree to the byte", printed)
+    assert re.search(rf"(\d+) of \1 artifacts of {run} are identical", printed)
 
 
 def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch):

@@ -253,7 +253,7 @@ def test_a_missing_or_different_state_is_refused(learner, job, nano, tmp_path):
     learner.update(job)
     policy, state = saved(learner, tmp_path / "saved")
     continued = after(job, 1, policy, state)
-    new = r"lacks the weights {}.*: set fork\.optimizer_state=fresh"
+    new = r"lacks the weights {}.* set fork\.optimizer_state=fresh"
     for wrong, complaint in (
         (after(job, 1, policy, tmp_path), "learner.json"),
         (after(job, 4, policy, state), "contains the learner state 'step/1', expected 'step/4'"),

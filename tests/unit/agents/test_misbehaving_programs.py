@@ -119,8 +119,8 @@ async def test_50_megabytes_of_output_are_read_and_kept_in_part(tmp_path):
         ("post(b'x' * 50_000_000)", 413, "Maximum request body size 4194304 exceeded"),
         ("post(b'[]')", 400, "expected a JSON object"),
         ("post(b'{\"messages\": [7]}')", 400, "not a chat completion"),
-        ("post(HELLO, BASE + '/critic')", 404, "The path 'critic' in the request's URL"),
-        ("post(HELLO, BASE + '/../../v1')", 404, "The path '../../v1'"),
+        ("post(HELLO, BASE + '/critic')", 404, "the path 'critic'"),
+        ("post(HELLO, BASE + '/../../v1')", 404, "the path '../../v1'"),
         ("post(b'{}', BASE.rpartition('/v1')[0])", 404, "is not supported"),
         (
             "post(b'{}', BASE.replace(BASE.split('/')[-2], 'f' * 32))",

@@ -221,7 +221,7 @@ def local() -> Tool:
 @pytest.mark.parametrize(
     ("part", "told"),
     [
-        (process_parts.sees, "'sees' needs Shelf .*process=True"),
+        (process_parts.sees, "'sees' has process=True, but environments .Shelf."),
         (local(), "'inner' has process=True, .*the top level of a module"),
         (
             tool(process=True)(process_parts.explode.function),

@@ -108,7 +108,9 @@ async def test_an_integer_too_long_for_a_float_is_unscored() -> None:
 
 async def test_turn_rewards_are_as_many_as_turns() -> None:
     three = giving(Score(1.0, per_turn=(1.0, 0.0, 0.0)))
-    assert await three.score(played(), {}) == Unscored("gives: got 3 turn rewards for 2 turns")
+    assert await three.score(played(), {}) == Unscored(
+        "gives: per_turn has the length 3, expected 2 (one value per turn)"
+    )
 
 
 def raising(error: BaseException) -> Reward:
@@ -169,7 +171,7 @@ def test_a_reward_that_asks_for_anything_else_is_refused() -> None:
     def graded(trajectory: Trajectory, answer: str) -> float:
         return 1.0
 
-    with pytest.raises(ValueError, match=r"others: answer\. .* trajectory\.problem\.facts"):
+    with pytest.raises(ValueError, match=r"no value for answer\. .* trajectory\.problem\.facts"):
         _ = graded.needs
 
 
@@ -249,7 +251,7 @@ async def test_a_reward_observed_in_the_episode_comes_from_the_record() -> None:
 async def test_a_reward_that_was_not_observed_is_missing_and_not_zero() -> None:
     (missing,) = await score([played()], {sees: 1.0})
     assert missing.reward == Unscored(
-        "sees: this reward needs an environment, but was not computed during the episode; play new "
+        "sees: this reward needs an environment, which exists only during the episode; play new "
         "episodes with this reward"
     )
     (failed,) = await score([played(sees=Unscored("sees: KeyError: 'x'"))], {sees: 1.0})

@@ -303,7 +303,7 @@ def test_a_url_is_named_by_its_variable_and_never_shown(monkeypatch):
         ({"device": "cuda", "offload": "all", "zero_stage": 2}, "needs zero_stage 3 or more"),
         (
             {"offload": "optimizer", "zero_stage": 1},
-            "got offload 'optimizer', .* `device: cpu`; remove offload",
+            "got offload 'optimizer' with `device: cpu`; remove offload",
         ),
     ],
 )

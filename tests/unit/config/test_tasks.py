@@ -106,11 +106,11 @@ def test_a_wrong_mixture_is_refused_with_its_key(changes, message):
         ),
         (
             {"shop": {**BUYING, "rewards": {EXACT: 0.5}}},
-            "tasks.shop.rewards: exact has another weight or other settings in the task sums",
+            "tasks.shop.rewards: the weight or settings of exact differ from",
         ),
         (
             {"sums": {**SUMS, "environments": {SHOP: 3}}},
-            "tasks.shop.environments: Shop has another limit or other settings in the task sums",
+            "tasks.shop.environments: the limit or settings of Shop differ from",
         ),
         (
             {"rollout": {"problems": 20, "group_size": 2}},

@@ -133,7 +133,7 @@ def test_the_same_question_after_other_messages_is_another_problem(tmp_path: Pat
         ([], "got [], expected a list of messages"),
         (["1+1?"], "message 1 has the value '1+1?': Input should be a valid dictionary"),
         ([{**USER, "role": "bot"}], "message 1 has role 'bot': Input should be 'system', 'user'"),
-        ([{"content": "1+1?"}], "message 1 lacks role: got {'content': '1+1?'}"),
+        ([{"content": "1+1?"}], "message 1: {'content': '1+1?'} lacks role"),
         ([{"role": "user"}], "message 1 has the role 'user' and is empty; add content"),
         ([USER, {"role": "assistant", "content": " "}, USER], "message 2 has the role 'assistant'"),
         ([{**USER, "content": [{"image": "x"}]}], "expected parts of the type 'text'; training"),

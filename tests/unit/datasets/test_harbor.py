@@ -118,7 +118,7 @@ async def test_the_check_passes_the_solution_only(
         (BENCH, "task.yaml", "difficulty: easy", 1, "the instruction is missing"),
         (BENCH, "task.yaml", "[]", 1, "expected a mapping"),
         (BENCH, "task.yaml", "a: [", 1, "task.yaml, line 1, column 5 is invalid YAML"),
-        (BENCH, "data/a.txt", "x" * 1_000_000, 1, "got 1 files of 1000010 bytes, expected"),
+        (BENCH, "data/a.txt", "x" * 1_000_000, 1, "got 1 file of 1000010 bytes, expected"),
     ],
 )  # fmt: skip
 def test_an_unsupported_task_is_refused_with_file_and_line(

@@ -59,8 +59,8 @@ def settings_with(**settings: Any) -> Settings:
         ),
         (
             {"rollout": {"problems": 2, "group_size": 4}, "update": {"mini_batches": 9}},
-            "update.mini_batches is 9, but a step has 8 episodes (rollout.problems x "
-            "rollout.group_size). Set mini_batches to 8 or less.",
+            "update.mini_batches is 9, expected 8 or less. A step has rollout.problems x "
+            "rollout.group_size episodes.",
         ),
         (
             {"steps": 2, "update": {"lr_scheduler_type": "cosine", "warmup_steps": 2}},
@@ -144,7 +144,8 @@ def test_an_own_nano_model_does_not_imitate_episodes_of_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("atom", "message"), [("(", "which is no regular expression"), ("x*", "matches an empty text")]
+    ("atom", "message"),
+    [("(", "expected a regular expression: "), ("x*", "cannot match an empty text")],
 )
 def test_atoms_without_a_match_are_refused(atom: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -118,8 +118,8 @@ async def test_an_agent_is_created_with_its_settings() -> None:
             {"rewards": {EXACT: {"strict": True}}},
             "'exact' is a function, so it takes no settings, got strict",
         ),
-        ({"rewards": {"exact": {"use": f"{HERE}:count"}}}, "is a Tool, expected a Reward"),
-        ({"tools": [f"{HERE}:searches"]}, "is a function, expected a Tool: decorate"),
+        ({"rewards": {"exact": {"use": f"{HERE}:count"}}}, "has the type Tool, expected Reward"),
+        ({"tools": [f"{HERE}:searches"]}, "has the type function, expected Tool: decorate"),
         (
             {"tools": [{"use": f"{HERE}:searches", "indexes": ["wiki"], "of": "names"}]},
             "^tools: .* returned 'wiki', expected tools",

@@ -254,7 +254,7 @@ def test_the_report_of_a_missing_night_is_refused(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", "nightly-2026-11-21"]) == 2
-    assert "is not a nightly run that has finished and was judged" in capsys.readouterr().err
+    assert "expected a finished nightly run in" in capsys.readouterr().err
 
 
 def test_config_shows_only_what_differs_from_the_defaults(

@@ -29,7 +29,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 RUNS = ("compare", "slow", "fast-0", "fast-1")
-SENTENCE = "update.learning_rate=1e-5 solves 56.2 points more than 1e-6 ("
+SENTENCE = "update.learning_rate=1e-5 solves 56.2 percentage points more problems than 1e-6 ("
 
 
 def test_compare_prints_a_row_a_setting_curves_and_a_sentence(
@@ -88,7 +88,7 @@ def test_the_runs_are_compared_with_the_first(
 ) -> None:
     assert main(["compare", "fast-1", *RUNS[1:]]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("update.learning_rate=1e-6 solves 56.2 points fewer than 1e-5 (")
+    assert last.startswith("update.learning_rate=1e-6 solves 56.2 percentage points fewer")
 
 
 Trained = tuple[str, tuple[str, ...], dict[str, object]]
@@ -125,8 +125,10 @@ def test_fork_refuses_a_step_without_a_learner_state(
 ) -> None:
     runs = store.names("runs")
     assert main(["fork", "slow@1"]) == 2
-    message = "agentfly: The learner state of slow@1 is not kept. Steps with a learner state: none."
-    assert capsys.readouterr().err.startswith(message)
+    message = "agentfly: The learner state of slow@1 is not kept. "
+    errors = capsys.readouterr().err
+    assert errors.startswith(message)
+    assert "this run has none" in errors
     assert store.names("runs") == runs
 
 

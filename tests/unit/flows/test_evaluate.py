@@ -106,9 +106,9 @@ def test_without_an_own_policy_the_newest_run_with_one_is_named(experiment: Expe
     for time, name in enumerate(names):
         record = {"name": name, "experiment": "tiny", "created_ms": time}
         experiment.store.write_json(f"runs/{name}/run.json", {**record, "settings": {"steps": 2}})
-    with pytest.raises(ValueError, match=r"published .* --policy run:demo$") as refusal:
+    with pytest.raises(ValueError, match=r"has no policy .* --policy run:demo$") as refusal:
         policy_named(edited, "")
-    assert f"The run {own!r}, which" in str(refusal.value)
+    assert f"the run {own!r}, which" in str(refusal.value)
     with pytest.raises(ValueError, match=rf"The run {own!r} has [^?]*$"):
         policy_named(edited, f"run:{own}")
 

@@ -90,7 +90,7 @@ def test_a_sweep_runs_the_grid_and_ends_with_a_sentence(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Sweep rates: 4 runs, 0 finished."
     assert "Run 2 of 4: update.learning_rate=3e-5 seed=0" in lines
-    assert lines[-2].startswith("update.learning_rate=3e-5 solves 37.5 points more than 1e-5 (")
+    assert lines[-2].startswith("update.learning_rate=3e-5 solves 37.5 percentage points more ")
     assert lines[-2].endswith(", 2 seeds each): no significant difference.")
     assert lines[-1] == "The same again: agentfly compare sweep:rates"
 
@@ -132,7 +132,7 @@ def test_a_sweep_with_a_refused_run_starts_no_run(
 ) -> None:
     trained = train({})
     assert main(["sweep", "tiny", "update.mini_batches=1,9999"]) == 2
-    assert "agentfly: update.mini_batches is 9999, but a step has" in capsys.readouterr().err
+    assert "agentfly: update.mini_batches is 9999, expected" in capsys.readouterr().err
     assert trained.words == []
 
 

@@ -160,7 +160,7 @@ def test_down_ends_no_process_that_another_one_may_be(
         assert main(["down"]) == 2
         error = capsys.readouterr().err
         held = f"Process {stranger.pid} holds the lock {path}"
-        assert f"{held}, but may be another program than `agentfly up`." in error
+        assert f"{held}, but it may not be `agentfly up`." in error
         assert stranger.poll() is None
         stranger.kill()
 

@@ -83,7 +83,7 @@ def test_a_run_without_one_code_or_policy_is_refused(
     with opened(experiment(tmp_path), "demo") as run:
         finish(run)
     record = cast(RunRecord, {**run.record, **facts})
-    with pytest.raises(ValueError, match=r"'demo' .*code changed"):
+    with pytest.raises(ValueError, match=r"'demo' .*--accept-code"):
         require_repeatable(run.store, record)
 
 

@@ -64,7 +64,7 @@ def test_an_adapter_on_a_changed_model_is_refused(store, model, policy, tmp_path
     with pytest.raises(Damaged, match=r"000001/policy .*artifacts/model/nano \(digest"):
         adapter_artifact.folders(store, policy)
     store.remove(model.uri)
-    with pytest.raises(Damaged, match=r"is an adapter, .*not published"):
+    with pytest.raises(Damaged, match=r"is an adapter of .*not published"):
         adapter_artifact.folders(store, policy)
 
 

@@ -118,7 +118,7 @@ DEFECTS = [
     (lora_left, r"1 not part of the model \(model.layers.0.self_attn.q_proj.lora_A.weight\)"),
     (classifier, "model: .* has the architecture LlamaForSequenceClassification"),
     (other_shape, r"1 of another shape \(lm_head.weight \[100, 128\] \[\d+, 128\]\)"),
-    (not_a_number, r"NaN or infinite numbers in 1 weights \(model.norm.weight\)"),
+    (not_a_number, r"NaN or infinite numbers in these weights: model.norm.weight"),
     (quantised, r"model: .* the weights are quantised \(gptq\)"),
     (cut, r": model\.safetensors is damaged"),
     (no_json, "model: The config.json in .* cannot be read"),
@@ -128,7 +128,7 @@ DEFECTS = [
     (two_saves, "model: .* remove the older files"),
     (
         tokens_added,
-        r"model: .* 1 token with .* too large for .* vocab_size of \d+, such as '<tool>'",
+        r"model: .* 1 token with an id of \d+ or more \(such as '<tool>'\), .* vocab_size",
     ),
     (huge, "The log-probabilities of .* are not finite"),
     (encoder_decoder, "model: .* expected a causal language model"),

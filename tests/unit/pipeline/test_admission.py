@@ -121,5 +121,5 @@ def test_a_run_refuses_a_model_that_its_learner_computes_otherwise(
     monkeypatch.setattr(PrefixTrees, "within", lambda trees, window: trees.attends)
     base_model(experiment(tmp_path / "full", model=model))
     windowed = saved("gemma3", nano, tmp_path / "windowed")
-    with pytest.raises(ValueError, match="Log-probabilities differ from"):
+    with pytest.raises(ValueError, match="log-probabilities differ from"):
         base_model(experiment(tmp_path / "other", model=windowed))

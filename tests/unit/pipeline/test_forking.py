@@ -307,8 +307,8 @@ def test_a_fork_may_start_with_a_fresh_optimizer(origin: Experiment) -> None:
 def test_a_step_without_its_learner_state_is_refused(run: Run) -> None:
     run.store.remove("runs/old/steps/000002/learner")
     message = (
-        r"The learner state of old@2 is not kept\. Steps with a learner state: 1, 3\. Fork from "
-        r"such a step, or start with a fresh optimizer: fork\.optimizer_state=fresh\."
+        r"The learner state of old@2 is not kept\. .*fork\.optimizer_state=fresh.* with a "
+        r"learner state: 1, 3\."
     )
     with pytest.raises(ValueError, match=message):
         require_learner_state(run.store, Fork(run="old", step=2))

@@ -150,11 +150,11 @@ def test_a_reward_that_is_named_twice_is_refused(store: Store, module: str) -> N
 
 
 def test_a_reward_of_an_environment_is_refused_with_a_reason(store: Store, module: str) -> None:
-    with pytest.raises(ValueError, match=r":stock .*environment Stock, "):
+    with pytest.raises(ValueError, match=r":stock .* Stock, "):
         new_reward(f"{module}:stock")
     with pytest.raises(ValueError, match="got 'much', expected the reward's weight"):
         new_reward(f"{module}:long=much")
-    with pytest.raises(ValueError, match="expected a Reward"):
+    with pytest.raises(ValueError, match="expected Reward"):
         new_reward(f"{module}:Stock")
 
 

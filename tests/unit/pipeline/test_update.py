@@ -336,5 +336,5 @@ def test_each_step_has_the_learning_rate_of_its_schedule(tmp_path, parent):
 
 def test_missing_moments_of_a_parent_are_refused(tmp_path, parent):
     experiment(tmp_path).store.remove(keys.learner(parent).uri)
-    with pytest.raises(ValueError, match=r"is parent, .*runs/base/steps/000001/policy"):
+    with pytest.raises(ValueError, match=r"is 'parent', .*runs/base/steps/000001/policy"):
         first_job(tmp_path, optimizer_state="parent")

@@ -70,13 +70,13 @@ def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"evaluate is a function, .*@tool\."):
+    with pytest.raises(ValueError, match=r"evaluate .* type function, .*@tool\."):
         experiment_of(settings_with(tools=["agentfly_core.tools.calculator:evaluate"]))
 
 
 def test_a_reward_among_the_tools_is_sent_to_the_rewards() -> None:
     path = "agentfly_core.rewards.exact:exact"
-    with pytest.raises(ValueError, match=r"exact is a Reward, .*`rewards`\.$"):
+    with pytest.raises(ValueError, match=r"exact .* type Reward, .*`rewards`\.$"):
         experiment_of(settings_with(tools=[path]))
 
 

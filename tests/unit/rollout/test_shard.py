@@ -178,8 +178,8 @@ async def duo(episode: Episode) -> Ending:
         (
             "99",
             Ending.AGENT_ERROR,
-            "returned Ending.NO_TOOL_CALLS without an answer (before that, call "
-            "speaker.answer(text) of solver)",
+            "returned Ending.NO_TOOL_CALLS without an answer (call speaker.answer(text) of solver "
+            "first)",
         ),
         ("give up", Ending.FAILED, "returned Ending.FAILED"),
         ("none", Ending.AGENT_ERROR, "returned None, expected an Ending"),

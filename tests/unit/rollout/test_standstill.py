@@ -68,9 +68,9 @@ async def test_parts_that_wait_for_each_other_are_named_and_fail() -> None:
     assert stuck.ending is Ending.FAILED
     waits, asks = line_of("await spoke.wait()"), line_of("await episode.context(GO).reply()")
     assert (stuck.error or "").startswith(
-        "ServiceFailure: Coroutines of episode.gather wait for each other. Waiting for an asyncio "
-        f"Event, Queue or Lock: pair.<locals>.listen (test_standstill.py:{waits}). Waiting for a "
-        "reply, which is sampled only after every coroutine has requested a reply: "
+        "ServiceFailure: Coroutines of episode.gather wait for each other. These wait for an "
+        f"asyncio Event, Queue or Lock: pair.<locals>.listen (test_standstill.py:{waits}). These "
+        "wait for a reply, which is sampled only after every coroutine has requested a reply: "
         f"pair.<locals>.speak (test_standstill.py:{asks})."
     )
 

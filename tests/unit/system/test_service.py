@@ -193,7 +193,7 @@ def test_a_service_that_keeps_dying_fails_with_its_log(folder: Path) -> None:
     (folder / "program.log").write_text("ValueError: what went wrong last week\n")
     with program(folder, text) as service, pytest.raises(ServiceLost) as lost:
         service.wait(lambda: False, LIMIT)
-    assert "The program service died 2 times, the last time with exit code 3." in str(lost.value)
+    assert "The program service died (starts: 2, last exit code: 3)." in str(lost.value)
     assert str(folder / "program.log") in str(lost.value)
     assert "ValueError: no such model: smollm3" in str(lost.value)
     assert str(lost.value).endswith("39\n  --- ended with exit code 3")

@@ -30,7 +30,7 @@ def test_a_run_is_served_with_a_password_on_another_port(place, monkeypatch, cap
     assert "basic-auth" in words
     assert capsys.readouterr().out.splitlines() == [
         f"http://127.0.0.1:{port}/#/5f0e",
-        f"Sign in as agentfly with the password in {place.state}/password",
+        f"Sign in (user name, password): agentfly, the password in {place.state}/password",
     ]
 
 

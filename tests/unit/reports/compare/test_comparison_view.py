@@ -55,7 +55,7 @@ def test_curves_of_several_settings_are_named_by_their_runs() -> None:
     assert sum("learning_rate" in line for line in lines) == 1
     assert lines[4].split()[:5] == ["demo@2", "│", "1e-4", "│", "8"]
     assert [line.split()[0] for line in lines[8:10]] == ["demo@2", "fast@2"]
-    assert lines[-1].startswith("fast@2 solves 2.0 points more than demo@2 (")
+    assert lines[-1].startswith("fast@2 solves 2.0 percentage points more problems than demo@2 (")
 
 
 def test_settings_above_the_sixth_are_counted() -> None:

@@ -51,12 +51,12 @@ def test_runs_of_a_setting_are_one_row_over_their_seeds(
     assert fast.difference is not None
     assert fast.difference.value == 0.25
     assert compared.sentence.startswith(
-        "update.learning_rate=3e-4 solves 25.0 points more than 1e-4 (95 % interval "
+        "update.learning_rate=3e-4 solves 25.0 percentage points more problems than 1e-4 (95 % "
     )
     assert compared.sentence.endswith(", 2 seeds each): no significant difference.")
     turned = comparison(store, "fast-0", "fast-1", "slow-0", "slow-1")
     assert turned.groups[0].differs == {"update.learning_rate": 3e-4}
-    assert "update.learning_rate=1e-4 solves 25.0 points fewer than 3e-4" in turned.sentence
+    assert "=1e-4 solves 25.0 percentage points fewer problems than 3e-4" in turned.sentence
 
 
 def test_a_problem_unscored_in_one_run_is_left_out_and_counted(
@@ -94,7 +94,7 @@ def test_runs_with_other_training_problems_can_be_compared(
     finished(store, "two", "11111100", "data.train=128")
     compared = comparison(store, "one", "two")
     assert [group.differs for group in compared.groups] == [{"data.train": 64}, {"data.train": 128}]
-    assert "data.train=128 solves 25.0 points more than 64 (" in compared.sentence
+    assert "train=128 solves 25.0 percentage points more problems than 64 (" in compared.sentence
 
 
 def test_other_training_problems_are_another_seed_of_a_setting(
@@ -226,7 +226,7 @@ def test_changed_code_is_named_by_function() -> None:
         {"code.my_quiz.hint": "changed", "code.my_quiz.look_up": "unchanged"},
     ]
     assert compared(runs[:2]).sentence.startswith(
-        "code.my_quiz.look_up=changed solves 0.0 points more than unchanged"
+        "code.my_quiz.look_up=changed solves 0.0 percentage points more problems than unchanged"
     )
 
 
