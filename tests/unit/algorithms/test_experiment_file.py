@@ -60,7 +60,7 @@ def test_the_name_of_an_algorithm_brings_its_defaults(name, tmp_path):
         ),
         (
             ["algorithm={use: max_rl, kl: reward}"],
-            "algorithm.kl: MaxRL needs rewards of at least 0, .*Got use: reward",
+            "algorithm.kl.use: got 'reward', expected 'loss'. MaxRL",
         ),
         (
             ["algorithm={use: dapo, overlong: {longest: 8, buffer: 9}}"],
