@@ -207,8 +207,8 @@ def typed(where: str, value: JSON, kind: type[R]) -> R:
         raise ValueError(f"{key}: {with_value(first)}") from None
     except PydanticUserError:
         raise ValueError(
-            f"{where}: got {value!r}, but its annotation {kind!r} is not a type of settings; "
-            "annotate it with a type such as int, str or a dataclass"
+            f"{where} has the annotation {kind!r}, which a setting cannot have (value: {value!r}); "
+            "use an annotation such as int, str or a dataclass"
         ) from None
 
 

@@ -155,9 +155,9 @@ def warnings(
     if fatal := [f"{text} (health.{name})" for name, text in texts.items() if raised[name].stop]:
         raise GateClosed(
             f"The run is stopped: {'; '.join(fatal)}. The newest policy of the run is complete. "
-            "Read the episodes with `agentfly show`. To continue the run, change the limit "
-            "(`above` or `below`) of each setting in parentheses, or remove its `stop`. Then start "
-            "training again with --run and the run's name."
+            "Read the episodes with `agentfly show`. To continue the run, change `above` or "
+            "`below` in each setting that is listed here, or remove `stop` from the setting. Then "
+            "start training again with --run and the run's name."
         )
     lasted = {name: metrics[f"health/{name}"] / sign.steps for name, sign in raised.items()}
     return [texts[name] for name in raised if math.log2(lasted[name]).is_integer()]

@@ -91,7 +91,7 @@ def test_a_module_name_is_short_for_its_class() -> None:
         (
             drawn,
             {"canvas": "blue"},
-            "drawn: canvas: got 'blue', but its annotation .*Canvas'>",
+            "drawn: canvas has the annotation .*Canvas'>.*'blue'",
         ),
     ],
 )
