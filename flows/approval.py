@@ -38,9 +38,9 @@ from flows.run_pages import artifact_key, report_aliases, report_night
 SECONDS_OF_A_DAY = 86400
 LOOK_S = 2
 SPARE_S = 3600
-"""Seconds that are added to the time limit of a person's answer, to get Prefect's time limit.
+"""Seconds by which Prefect's time limit for a paused flow run exceeds the person's time limit.
 
-After its time limit for a paused flow run, Prefect would end the flow run as Failed.
+Otherwise, Prefect would end the flow run as Failed before the person's time limit.
 """
 KEY = "decision"
 ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
@@ -48,7 +48,7 @@ ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
 
 
 class Decision(RunInput):
-    """The form in Prefect's UI in which a person approves or refuses a policy as champion.
+    """The form in Prefect's UI in which a person approves or refuses a policy as the new champion.
 
     Example: `Decision(approve=True, reason="It reads well.")`.
     """
@@ -88,7 +88,7 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the ledger entry of a policy that still needs a person's approval.
+    """Return the entry of a policy that needs a person's approval, from the log of nightly runs.
 
     `night` is the name of the nightly training run that made the policy. Returns None if the policy
     needs no approval, if a person has already decided, or if no person answered in time.
@@ -128,7 +128,7 @@ async def _paused(text: str, seconds: float) -> Decision:
 
 
 def _record_decision(ledger: NightLedger, question: NightEntry, decision: Decision) -> State[None]:
-    """Record a person's decision in the ledger.
+    """Record a person's decision in the ledger (the log of the nightly runs).
 
     If another policy has become the champion since the comparison, the approved policy is not
     promoted.
@@ -178,8 +178,8 @@ def promote_run(store: Store, run: str) -> str:
 def withdraw(store: Store, name: str, site: Site) -> str:
     """Demote the champion of the experiment `name`. Return a message for the user.
 
-    The previous champion, if any, takes its place. Raises ValueError if the experiment does not
-    have a champion.
+    The previous champion, if any, becomes the champion again. Raises ValueError if the experiment
+    does not have a champion.
     """
     ledger = NightLedger(store, name)
     champion = ledger.read().champion

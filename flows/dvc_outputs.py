@@ -61,7 +61,7 @@ def write_config(
 
 
 def write_dataset(experiment: str, store: Store, data: Artifact) -> None:
-    """Copy the splits of a dataset to data/generated, from where DVC adds them to its cache.
+    """Copy the splits of a dataset to the folder data/generated, which DVC caches.
 
     Also write a file with the uri and digest of the dataset.
     """

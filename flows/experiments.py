@@ -21,8 +21,8 @@ def load_experiment(experiment: str, overrides: Sequence[str], site: str, store:
 def load_checked(arguments: Mapping[str, Any]) -> Experiment:
     """Load an experiment, and check that its model and its data files exist.
 
-    `arguments` are the arguments of `load_experiment`. Raises ValueError if something is wrong or
-    missing.
+    `arguments` are the arguments of `load_experiment`. Raises ValueError if a setting is wrong,
+    or if the model or a data file cannot be used.
     """
     experiment = load_experiment(**arguments)
     check_inputs(experiment.settings)

@@ -51,10 +51,10 @@ def nightly(
     attempts: Attempts = 3,
     approval: Approval = False,
 ) -> Summary:
-    """Train and judge the earlier nights (nightly training runs) that were interrupted. Then train
-    the run nightly-<date> on the problems that follow the last night's problems, and promote the
-    new policy if it beats the champion. A night is given up after `attempts` failed attempts to
-    train it.
+    """First finish the earlier nights (nightly training runs) that were interrupted. Then train the
+    run nightly-<date> on the problems that follow the last night's problems. The new policy becomes
+    the champion (best policy) if it is better than the champion. The training of a night is tried
+    at most `attempts` times.
     """
     today = date or _scheduled()
     with pinging(loading.site(site, store).ping_url_env):

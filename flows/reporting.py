@@ -35,9 +35,8 @@ logger = logging.getLogger(__name__)
 COMPLETE = "mlflow_complete"
 """The key in a run's links.json that shows whether MLflow has received all data of the run.
 
-The value is a list of digests. The function `state_of` returns the current digest of the run, which
-changes if the run must be sent again. The current digest is added to the list after all data have
-been sent. If the list lacks the current digest, data must be sent again.
+The value is a list of digests. After all data have been sent, the run's current digest (the result
+of `state_of`) is added to the list. If the list lacks the current digest, data must be sent again.
 """
 
 

@@ -88,8 +88,9 @@ def mlflow_link(store: Store, site: Site, run: str, words: str) -> str:
 
 
 def report_night(ledger: NightLedger, site: Site, night: str) -> None:
-    """Publish the report of a night (nightly training run) after the comparison of its policy with
-    the champion.
+    """Publish the report of a night (nightly training run).
+
+    The night's policy must already be compared with the champion (the policy to beat).
 
     The report is written to these places:
 
@@ -118,9 +119,9 @@ def report_night(ledger: NightLedger, site: Site, night: str) -> None:
 def report_aliases(ledger: NightLedger, site: Site) -> None:
     """Set the aliases of an experiment's registered model in MLflow.
 
-    The alias `champion` names the current champion. The alias `challenger` names the policy of the
-    last finished night (nightly training run). An error is only logged, because the next night sets
-    the aliases again.
+    The alias `champion` names the policy that new policies must beat. The alias `challenger` names
+    the policy of the last finished night (nightly training run). An error is only logged, because
+    the next night sets the aliases again.
     """
     with logged(f"MLflow's aliases of {ledger.experiment} were not set"):
         history = ledger.read()

@@ -25,7 +25,7 @@ SHARE = 0.95
 deadline is not scored.
 """
 PROGRAM = "program"
-"""The name of the main speaker, to which all requests without another speaker belong."""
+"""The speaker of all requests that belong to no speaker in `ProgramAgent.speakers`."""
 ProgramFunction = Callable[[Problem, str], str]
 
 

@@ -1,5 +1,5 @@
-"""Group-in-group policy optimisation (GiGPO, arXiv 2505.10978). The episodes of a group are
-compared, and also the group's turns that begin in the same state of the environment.
+"""Group-in-group policy optimisation (GiGPO, arXiv 2505.10978). It compares the episodes of a
+problem, and also the turns of these episodes that begin in the same state of the environment.
 """
 
 import math
@@ -27,10 +27,11 @@ from agentfly_core.rl.late import torch
 class GiGPO(PolicyGradient):
     """The advantage is A = A_episode + weight A_turn.
 
-    A_episode is the reward minus the mean reward of the group. A_turn is the return of the turn
-    minus the mean return of the group's turns with the same state (`state_key`). The return of turn
-    k is the sum of gamma^(j - k) r_j over the turns j >= k, where r_j is the reward of turn j. If a
-    state occurs only once in the trajectories of the group, A_turn is 0.
+    A group has the trajectories of one problem and role. A_episode is the reward minus the mean
+    reward of the group. A_turn is the return of the turn minus the mean return of the group's turns
+    with the same state (`state_key`). The return of turn k is the sum of gamma^(j - k) r_j over the
+    turns j >= k, where r_j is the reward of turn j. If a state occurs only once in the trajectories
+    of the group, A_turn is 0.
     """
 
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
@@ -39,8 +40,8 @@ class GiGPO(PolicyGradient):
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Return the metrics of the base class, and `train/compared_turns`.
 
-        This metric is the share of turns with the same state as another turn of the group. If the
-        share is 0, the summand A_turn of every advantage is 0.
+        This metric is the share of turns that begin in the same state as another turn of the same
+        problem. If the share is 0, A_turn (see `GiGPO`) is 0 for every turn.
         """
         alike = [len(turns) for turns in _alike(outcomes)]
         # without turns, the share is unknown; metrics that are nan are left out
@@ -64,7 +65,7 @@ class GiGPO(PolicyGradient):
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
-    """Return a list for each group and state: the group's turns that begin in this state.
+    """Return one list for each pair of group and state: the group's turns that begin in the state.
 
     A turn is a pair of indices: the index of the trajectory, and the index of the turn in it.
     """

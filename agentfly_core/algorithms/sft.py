@@ -18,7 +18,7 @@ class SFT:
     needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
     def after(self, before: Mapping[str, float]) -> Self:
-        """Return the algorithm itself, because SFT does not adapt settings."""
+        """Return the algorithm unchanged: SFT adapts no hyper-parameters between updates."""
         return self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:

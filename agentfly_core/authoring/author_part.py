@@ -146,17 +146,17 @@ class AuthorPart(ABC):
     ) -> R:
         """Call `function` in this process, with the time limit `timeout`, and return its result.
 
-        Raises Overdue after `timeout` seconds. The environments in `lent` are then marked as
-        spoilt, because the function may still use them. Also raises the errors of `function`. The
-        function `call` of this module describes the details.
+        Raises Overdue after `timeout` seconds. The attribute `spoilt` of the environments in `lent`
+        is then set to True, because the function may still use them. Also raises the
+        errors of `function`. The function `call` of this module describes the details.
         """
         return await call(function, self.timeout, self.what, lent)
 
     async def ask_process(self, question: Mapping[str, JSON]) -> JSON:
         """Call the tool or reward in a child process, and return the result as JSON.
 
-        `question` contains the arguments, as the method `answer_apart` of a Tool or Reward expects
-        them. Raises the errors of `process_calls.ask`.
+        `question` contains the arguments, in the format of the method `answer_apart` of Tool or
+        Reward. Raises the errors of `process_calls.ask`.
         """
         part = process_calls.Named(self._path, self.settings)
         return await process_calls.ask(part, question, self.timeout)
@@ -209,7 +209,7 @@ async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
     """Make an environment of the class `kind`. Each environment gets its own copies of mutable
     settings.
 
-    Raises the same errors as `call`.
+    Raises Overdue after `seconds`, and the errors of the constructor.
     """
 
     # mutable defaults of `__init__`, which instances must not share

@@ -18,16 +18,17 @@ memory.
 SIZE = ROWS * ROW
 """The size of a table in bytes."""
 HEAD = struct.Struct("=dIdI")
-"""The header of a table.
+"""The header of a call table, which records the running calls of a process.
 
-It contains the time of the last heartbeat, the row of the call that holds the event loop (0 if the
-loop is free), the time when this call started to hold the loop, and the last used row.
+The header contains the time of the last call of `CallTable.beat`, the row of the call that holds
+the event loop (0 if the loop is free), the time when this call started to hold the loop, and the
+last used row.
 """
 CALL = struct.Struct("=Hdd?")
-"""The header of a row.
+"""The header of a row, which records one call.
 
-It contains the number of bytes of the text after the header (0 for an unused row), the start time
-and the time limit in seconds, and whether the call runs in a thread.
+The header contains the number of bytes of the text after the header (0 for an unused row), the
+start time and the time limit in seconds, and whether the call runs in a thread.
 """
 Bytes = bytes | mmap.mmap
 

@@ -64,7 +64,8 @@ class _Loop:
     def require_answers(self) -> None:
         """Check that the loop still runs callbacks.
 
-        Raises LoopHeld if a call or other code has blocked the loop for too long.
+        Raises LoopHeld if a call (for example of a tool) or other code has blocked the loop for too
+        long.
         """
         self.loop.call_soon_threadsafe(self._answer)
         holder = call_table.table.holder
@@ -116,7 +117,7 @@ def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
     """Call `work`, and return the result. If `work` raises LoopHeld, call it again.
 
     The argument of `work` contains the calls (of tools, for example) that have blocked the event
-    loop so far. `work` must skip these calls. LoopHeld is not caught if one of them blocks the
+    loop so far. `work` must skip these calls. Raises LoopHeld if one of these calls blocks the
     loop again, or if the code that blocked the loop does not belong to a call.
     """
     held = dict[tuple[str, str], str]()

@@ -16,7 +16,7 @@ from agentfly_core.records.trajectory import Group, Problem, Score, Team, Trajec
 Lent = Environment | Problem | Trajectory | Team | Group
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 UNDECIDED = (Annotated, Any, object, inspect.Signature.empty, types.UnionType)
-"""Annotated result types that leave open whether the result is a score."""
+"""Annotations, such as Any, that do not show whether a function returns a score."""
 
 AuthorFunction = Callable[..., Any]
 """Code of an author: a function, a method or an object with `__call__`.
@@ -41,7 +41,7 @@ class Signature:
 
     @property
     def environments(self) -> dict[str, type[Environment]]:
-        """The environment classes among the injected parameters, by parameter name."""
+        """The injected parameters that are environments: maps the parameter's name to the class."""
         return {name: kind for name, kind in self.lent.items() if issubclass(kind, Environment)}
 
 
@@ -128,8 +128,8 @@ def refuse_iterators(function: AuthorFunction, what: str) -> None:
 def refuse_no_score(what: str, function: AuthorFunction, compares: bool) -> None:
     """Raise ValueError if the result of a reward is annotated with a type that is not a score.
 
-    If `compares` is True, the reward compares episodes, and its result must be a list of scores.
-    Annotations such as Any are accepted, because each result is checked after the call.
+    If `compares` is True, the reward scores all episodes of a problem at once, and its result must
+    be a list of scores. Annotations such as Any are accepted, because each result is checked later.
     """
     annotation = inspect.signature(function, eval_str=True).return_annotation
     kind = type(None) if annotation is None else typing.get_origin(annotation) or annotation

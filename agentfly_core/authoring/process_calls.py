@@ -48,7 +48,8 @@ class Caller(Protocol):
 
 
 class Answer(TypedDict, total=False):
-    """The reply of a child process. It is empty after a successful import, or has one key:
+    """The reply of a child process. After the successful import of a tool or reward, the reply is
+    empty. All other replies have one key:
 
     - `answer`: the result of the call
     - `lost`: the message of the error with which the call or the import failed. The caller then

@@ -1,4 +1,4 @@
-"""Rewards: decorated functions that score an episode. A missing score never counts as zero."""
+"""Rewards: decorated functions that score an episode. A failed reward gives Unscored, not 0."""
 
 import asyncio
 import functools
@@ -40,11 +40,11 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reward(author_part.AuthorPart):
-    """A function that scores a trajectory, made by `@reward`; see also `author_part.AuthorPart`.
+    """A function that scores a trajectory, made by `@reward`.
 
-    After ServiceFailure, a call is repeated up to `retries` times. The first retry waits `backoff`
-    seconds. The wait doubles with each further retry, but is at most 30 seconds. At most
-    `concurrency` calls run at once; None means no limit.
+    A call that raises ServiceFailure is repeated up to `retries` times. Before the first retry,
+    `backoff` seconds pass. This time doubles with each further retry, but is at most 30 seconds. At
+    most `concurrency` calls run at once; None means no limit.
 
     `examples` is a function that returns right and wrong answers of a problem, as Examples.
     `agentfly prepare` scores these answers to check the reward. For a problem without a solution,
@@ -71,7 +71,7 @@ class Reward(author_part.AuthorPart):
         """Score a trajectory. If the function fails, return Unscored with the error.
 
         `lent` contains the objects for the function's parameters, such as environments, by class.
-        Raises ServiceFailure if a service has failed in all attempts.
+        Raises ServiceFailure if every call of the function raised ServiceFailure.
         """
         (result,) = await self._scores([trajectory], {Team: Team((trajectory,)), **lent})
         return result
@@ -86,9 +86,9 @@ class Reward(author_part.AuthorPart):
 
         A score that was computed during the episode is returned unchanged. Otherwise, the function
         of the reward is called. The result is Unscored if the call fails, or if the reward needs an
-        environment. It is also Unscored if this call is in `held`, the calls that have blocked the
-        event loop before. `episode` contains the trajectories of all speakers, for a parameter of
-        type Team.
+        environment. `held` contains the calls that blocked the event loop before. Such a call is
+        skipped, and the result is Unscored. `episode` contains the trajectories of all speakers,
+        for a parameter of type Team.
         """
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -109,10 +109,10 @@ class Reward(author_part.AuthorPart):
         """Score stored trajectories, and return one score for each trajectory.
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
-        problem. Otherwise, it has only one trajectory. `held` has calls that have blocked the event
-        loop before. If this reward's call for the episode of the first trajectory is in `held`, the
-        call is skipped, and all scores are Unscored. `episode` contains the trajectories of all
-        speakers, for a parameter of type Team.
+        problem. Otherwise, `trajectories` has only one element. `held` has the calls that blocked
+        the event loop before. If `held` has this reward's call for the episode of the first
+        trajectory, the call is skipped, and all scores are Unscored. `episode` contains the
+        trajectories of all speakers, for a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
@@ -125,8 +125,7 @@ class Reward(author_part.AuthorPart):
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
-        """Score the trajectories in `question` (JSON). The reward's child process calls this
-        method.
+        """Score the trajectories in the JSON object `question`, in the reward's child process.
 
         `caller` calls the reward's function. The result is `{"grades": [<score>, ...]}`.
         """
@@ -261,8 +260,8 @@ def reward(
 ) -> Reward | Callable[[AuthorFunction], Reward]:
     """Make a reward from a function or a class. The function returns a number or a Score.
 
-    See Reward for the options. For a class, the function is its `__call__`. Each parameter has
-    the annotation Trajectory, Team, Problem, Group or an environment class, and gets an object of
+    See Reward for the options. The function of a class is its method `__call__`. Each parameter is
+    annotated with Trajectory, Team, Problem, Group or an environment class, and gets an object of
     this type. A Team contains the trajectories of all speakers of the episode. A reward with an
     environment runs at the end of the episode. All other rewards run later, on the stored episodes.
     A Group contains all episodes of a problem, without FAILED episodes. A reward with a Group
@@ -280,8 +279,7 @@ def reward(
 class _Question:
     """A request to a reward in another process.
 
-    - `group`: the trajectories to score. If the reward does not compare episodes, `group` has only
-      one trajectory.
+    - `group`: the trajectories to score: all episodes of a problem, or only one trajectory
     - `team`: the trajectories of all speakers of the episode, for a parameter of type Team
     """
 

@@ -39,9 +39,10 @@ async def score(
     """Score trajectories with `rewards`, a mapping of rewards to weights.
 
     The result has the order of `trajectories`. If an episode has several speakers, rewards read the
-    trajectory with the answer; see `speakers.answering`. `main` is the name of the agent's main
-    speaker. Scores that were computed during the episode are reused. `held` contains reward calls
-    that have blocked the event loop. These calls are skipped, and their episodes are Unscored.
+    trajectory with the answer; see `speakers.answering`. Without an answer, rewards read the
+    trajectory of the speaker `main`. Scores that were computed during the episode are reused.
+    `held` contains reward calls that have blocked the event loop. These calls are skipped, and
+    their episodes are Unscored.
 
     For a reward `exact`, the keys of `Scored.rewards` are `exact`, `exact/tag` for the part `tag`
     of the score, `exact/speaker/worker` for the role `worker`, and `exact/speaker/worker/2` for the
@@ -202,7 +203,7 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
 
 
 def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
-    """Return the unweighted values for `Scored.rewards`. See the function `score` for the keys."""
+    """Return the unweighted rewards by name. See the function `score` for the names of parts."""
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
         if isinstance(score, Score):

@@ -32,7 +32,7 @@ class AuthorCall:
 
     Example: `AuthorCall("The tool 'search'", 30.0)`. Time in which other calls block the event loop
     does not count towards the time limit. A call in a thread ends when the thread ends. A call on
-    the event loop ends when all of its tasks have ended, including tasks that its code has started.
+    the event loop ends when all of its tasks have ended, including tasks that users' code started.
     """
 
     def __init__(self, what: str, seconds: float, in_thread: bool = False) -> None:
@@ -65,28 +65,29 @@ class AuthorCall:
             await asyncio.wait([ended], timeout=None if self._seconds == math.inf else self.left)
 
     def begin(self) -> None:
-        """Record that a thread or task of this call starts."""
+        """Record that a thread or task starts to run the called code."""
         # a server or timer that a call started may begin tasks after the call has ended
         if not self._open:
             self._row = self._table.begin(*self._record)
         self._open += 1
 
     def end(self, _: object = None) -> None:
-        """Record that a thread or task of this call has ended.
+        """Record that a thread or task of the called code has ended.
 
-        When all threads and tasks have ended, the call is removed from the call table.
+        When all threads and tasks of the call have ended, the call is removed from the table of
+        running calls.
         """
         self._open -= 1
         if not self._open:
             self._table.free(self._row)
 
     def leave(self) -> None:
-        """Record that the caller no longer waits for the result of this call."""
+        """Record that the caller no longer waits for the result of the called code."""
         if self._open:
             self._table.given_up.add(self._row)
 
     def strike(self) -> None:
-        """Record that the function of this call has ended in its thread.
+        """Record that the called function has ended in its thread.
 
         The thread itself calls this method, because the event loop may be blocked. The event loop
         later calls `end`.
@@ -94,7 +95,7 @@ class AuthorCall:
         self._table.strike(self._row)
 
     def hold(self) -> None:
-        """Record that code of this call starts to run on the event loop.
+        """Record that the called code starts to run on the event loop.
 
         The code blocks the event loop until `release` is called. The blocked time does not count
         towards the time limits of other calls.
@@ -102,9 +103,7 @@ class AuthorCall:
         self._table.hold(self._row)
 
     def release(self) -> None:
-        """Record that code of this call has paused or ended, and no longer blocks the event
-        loop.
-        """
+        """Record that the called code has paused or ended, and no longer blocks the loop."""
         self._held += self._table.release()
 
 
@@ -115,7 +114,7 @@ def is_cancelled() -> bool:
 
 
 class Steps(Coroutine[Any, Any, R]):
-    """Runs a coroutine of a call, and records when the coroutine starts to run and when it pauses.
+    """Runs a coroutine of users' code, and records when the coroutine starts to run and pauses.
 
     These records show which call blocks the event loop. The time in which a call blocks the loop
     does not count towards the time limits of other calls.
@@ -141,7 +140,7 @@ class Steps(Coroutine[Any, Any, R]):
             self._call.release()
 
     def close(self) -> None:
-        """Close `coroutine`. The time that its cleanup code takes is not recorded."""
+        """Close the coroutine. The time that its cleanup code takes is not recorded."""
         self.coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, R]:
@@ -224,7 +223,7 @@ def harmless(error: BaseException) -> Exception:
 
 
 async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Callable[[], R]:
-    """Await `function()`. Return a callable that gives the result or raises the error again."""
+    """Await `function()`. Return a callable that returns its result or raises its error."""
     # If a task raises SystemExit or KeyboardInterrupt, asyncio raises it out of the loop, which
     # would end all other episodes. So the error is returned as a result.
     try:
@@ -255,7 +254,7 @@ def _of_its_call(
 ) -> asyncio.Task[R]:
     """Create a task. The event loop uses this function as its task factory.
 
-    If code of a call creates the task, the call ends only after the task has ended.
+    If users' code creates the task, the call of this code ends only after the task has ended.
     """
     call = context.get(_call) if context else _call.get()
     if call is None or not isinstance(work, Coroutine):

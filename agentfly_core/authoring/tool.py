@@ -41,7 +41,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class ToolError(Exception):
-    """Raised by a tool if the model used it wrongly. The model reads the message."""
+    """Raised by a tool for a wrong call of the model. The model reads the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,7 @@ class Tool(author_part.AuthorPart):
 
     - `description`: the tool's description for the model. None means the text of the docstring,
       without sections such as Args.
-    - `max_chars`: the length to which a result is shortened. Bytes of UTF-8 are counted, in spite
-      of the name.
+    - `max_chars`: the length in UTF-8 bytes to which a result is shortened
     - `parallel`: whether several calls of the tool in one reply run concurrently
     - `ends_episode`: whether a successful call ends the episode, with the call's result as the
       answer

@@ -20,7 +20,7 @@ lower case with underscores.
 class SecretGiven(ValueError):
     """A setting contains a secret.
 
-    The message names the key of the setting, and an environment variable for the secret.
+    The message names the key of the setting, and an environment variable to use instead.
     """
 
 

@@ -1,7 +1,6 @@
-"""The settings that define an experiment. The settings in site.py define where it runs.
+"""The settings that define an experiment. The settings of the machine are in site.py.
 
-A file `conf/NAME.yaml` needs only the settings that differ from the defaults. loading.py reads
-files and overrides.
+A file `conf/NAME.yaml` needs only the settings that differ from the defaults.
 """
 
 from collections.abc import Iterator, Mapping
@@ -119,7 +118,7 @@ class OrderPosition(Section):
 
 
 class Night(Section):
-    """The number of a nightly run, and the position in each task's problems where the run starts:
+    """The number of a nightly run, and the start position in the problems of each task:
     `{number: 12, tasks: {single: {epoch: 2, problem: 512}}}`. Sampling seeds depend on `number`.
     """
 
@@ -145,7 +144,7 @@ class Fork(Section):
 
 
 class Gates(Section):
-    """Limits of the shares of failed and of unscored episodes. Above a limit, a stage fails."""
+    """Limits for the shares of failed and of unscored episodes. A stage fails above a limit."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
@@ -154,9 +153,9 @@ class Gates(Section):
 class Settings(Section):
     """The settings of an experiment. Runs with equal settings are the same run.
 
-    `code_files` has the data files that the author's code reads, and the files of an agent that is
-    a program. The computed field `code` has the digests of the author's modules for each stage:
-    `{"rollout": {"my_tools": "9f2c..."}}`.
+    `code_files` lists the data files that the author's code reads. If the agent is a program,
+    `code_files` also lists the program's files. The computed field `code` has the digests of the
+    author's modules for each stage: `{"rollout": {"my_tools": "9f2c..."}}`.
     """
 
     model: str
@@ -282,7 +281,7 @@ class Settings(Section):
 
     @property
     def each(self) -> Mapping[str, Self]:
-        """The settings of each task. Without the setting `tasks`, this is `{"single": self}`.
+        """The settings of each task, by name. Without `tasks`, the result is `{"single": self}`.
 
         In a task's settings, `rollout.problems` is the number of this task's problems in a step.
         """
@@ -336,8 +335,8 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """Key of the reward that decides success: "goal" if there are several tasks. Otherwise the
-        key is `evaluate.goal`, or the first key in `rewards`, or "" without rewards.
+        """The key of the reward that decides success: "goal" if the setting `tasks` is used.
+        Otherwise the key is `evaluate.goal`, or the first key in `rewards`, or "" without rewards.
         """
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
@@ -370,7 +369,7 @@ class Settings(Section):
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings with new problems, for a confirmation (second comparison) of two
+        """Return these settings with new and more test problems, to confirm the comparison of two
         policies. The problems' seed depends on `earlier`, the number of earlier confirmations.
         """
 
@@ -390,7 +389,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return a step's seed inputs: `(seed, 7)`, or in night 3 `(seed, "night", 3, 7)`."""
+        """Return the seed inputs of step 7: `(seed, 7)`. Nightly run 3: `(seed, "night", 3, 7)`."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

@@ -161,8 +161,8 @@ def site(name: str, store: str = "") -> Site:
     """Read the settings of a site (the machine that runs experiments).
 
     The settings come from `conf/site/NAME.yaml`, environment variables `AGENTFLY_<KEY>`, and
-    `store`. If several of these sources set the same key, the last of them counts. Raises
-    ValueError if a setting or a variable is wrong.
+    `store` (the option `--store`). If several of these sources set the same key, the last of them
+    counts. Raises ValueError if a setting or a variable is wrong.
     """
     layers = _layers(name, store)
     values = {key: value for layer in layers.values() for key, value in layer.items()}
@@ -333,7 +333,7 @@ def _in_full(key: str, value: JSON) -> JSON:
 def _replaced(
     tree: JSON, path: Sequence[str], value: JSON, above: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """Return `tree` with the value at `path` replaced. `above` has the keys that lead to `tree`."""
+    """Return `tree` with the value at `path` replaced. The keys in `above` lead to `tree`."""
     here = tree if isinstance(tree, Mapping) else _opened(tree, above)
     first, *rest = path
     inner = _replaced(here.get(first), rest, value, (*above, first)) if rest else value
@@ -341,10 +341,10 @@ def _replaced(
 
 
 def _opened(short: JSON, keys: Sequence[str]) -> dict[str, JSON]:
-    """Return a section as a dict if only the value of its main key is written.
+    """Convert the short form of a section, i.e. the value of the main key alone, to a dict.
 
     For example, the section of a reward may be the number 2.5, which means `{"weight": 2.5}`. For a
-    missing section, or a value that is not a short form, the result is an empty dict. `keys` are
+    missing section, or a section without a short form, the result is an empty dict. `keys` are
     the keys that lead to the section.
     """
     numbers = {"rewards": RewardPart.SHORT, "environments": PoolSettings.SHORT}

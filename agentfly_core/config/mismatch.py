@@ -43,8 +43,8 @@ def settings_like(key: str, settings: Sequence[str]) -> list[str]:
     """Return the settings that a user may have meant by a wrong key.
 
     The result is `["update.learning_rate"]` for `learning_rate`, for `--update.learning-rate`, and
-    for verl's `actor_rollout_ref.actor.optim.lr`. The result is empty if the key is unlike all
-    settings.
+    for verl's `actor_rollout_ref.actor.optim.lr`. The result is empty if no setting has a
+    similar name.
     """
     key = key.lstrip("-").replace("-", "_")
     # the sections of verl's keys differ, but the last part is often the same

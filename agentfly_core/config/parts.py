@@ -66,7 +66,7 @@ class Part(Section):
 
 
 class ShortForm(Section):
-    """A section with a short form, i.e. the value of one field, such as `0.5` for a reward.
+    """A section that can be written as the value of one field, such as `0.5` for a reward.
 
     The class variable SHORT has the name of this field. Stored settings use the short form if only
     this field is set.
@@ -98,11 +98,12 @@ class AlgorithmPart(Part):
 
 
 class TemplatePart(Part):
-    """A chat template. `use` is an import path, `default`, `hermes` or `model`.
+    """A chat template. `use` is an import path, `default`, `hermes` (ChatML) or `model`.
 
-    `model` is the model's own template. The template's variables are further keys: `{use: model,
-    enable_thinking: false}`. A section without `use` selects `hermes` if it has the key
-    `show_tools`, `default` if it is empty, and `model` if it has only other keys.
+    `model` is the model's own template. The model determines whether `default` means `hermes` or
+    `model`. The template's variables are further keys: `{use: model, enable_thinking: false}`. A
+    section without `use` selects `hermes` if it has the key `show_tools`, `default` if it is empty,
+    and `model` if it has only other keys.
     """
 
     @model_validator(mode="before")
@@ -154,7 +155,7 @@ class FlowPart(ToolPart):
     """A flow, i.e. a function that computes a table for an experiment.
 
     In `{use: "my_flows:robustness", episodes: 50}`, `use` is the import path of the function. The
-    function is called with the experiment and the section's other keys, and returns table rows.
+    function is called with the experiment and the other keys (`episodes`), and returns table rows.
     """
 
 
@@ -163,8 +164,8 @@ class RewardPart(ShortForm):
     short form is a number, which is the weight.
 
     `timeout`, `retries` and `concurrency` replace the values in the decorator `@reward`. Further
-    keys are settings of the reward's class. The key of this section in `rewards` is the import path
-    of the reward. If `use` has the import path, the key is the reward's name in metrics.
+    keys are settings of the reward's class. In `rewards`, a section's key is the reward's import
+    path. If `use` already has this path, the key is the reward's name in metrics.
     """
 
     SHORT: ClassVar[str] = "weight"
@@ -177,10 +178,7 @@ class RewardPart(ShortForm):
 
 
 def program_files(agent: object) -> list[str]:
-    """Return the files in the settings `files` and `command` of an agent that is a program.
-
-    The result is empty for any other agent.
-    """
+    """Return the files in `files` and `command` of an agent with `use: program`, otherwise []."""
     if not isinstance(agent, dict) or agent.get("use") not in ("program", PROGRAM):
         return []
     command, files = (agent.get(key, ()) for key in ("command", "files"))
@@ -221,15 +219,15 @@ class AgentPart(Section):
 
     @property
     def speakers(self) -> Mapping[str, SpeakerReference]:
-        """The policy or chat service of each role in the setting `frozen`. Roles with the value
-        `self` (the trained policy) are left out.
+        """The policy or chat service of each untrained role (kind of speaker) in `frozen`. Roles
+        with the value `self` (the trained policy) are left out.
         """
         named = {role: speaker(who) for role, who in self.frozen.items()}
         return {role: who for role, who in named.items() if who}
 
     @property
     def trained(self) -> Sequence[str]:
-        """The roles in the agent's setting `train`, if the agent is a program.
+        """The roles (kinds of speakers) in the setting `train` of an agent with `use: program`.
 
         The result is empty for any other agent. It is also empty if `train` is not set.
         """
@@ -244,8 +242,8 @@ class AgentPart(Section):
     def untrained(self) -> Sequence[str]:
         """The roles that the trained policy plays without learning from their replies.
 
-        These are the roles with the value `self` in the setting `frozen`. For a program with the
-        setting `train`, all roles outside of `train` and `frozen` are added.
+        These are the roles with the value `self` in the setting `frozen`. For an agent with
+        `use: program` and the setting `train`, all roles outside of `train` and `frozen` are added.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -299,7 +297,7 @@ class OwnSettings:
 
     @classmethod
     def beside(cls, section: BaseModel, keys: Keys, path: str) -> Self:
-        """Collect the settings in a section: all keys except its own fields, such as `use`."""
+        """Collect the settings in a section: all keys except fields such as `use`."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 
     def completed(self) -> dict[str, JSON]:
@@ -376,8 +374,9 @@ class WarmStart(Section):
     - `run:NAME@STEP`: `RejectionSampling(**settings)` selects episodes of steps 1 to STEP of a run
     - `file:PATH`: `ChatFile(**settings)` reads all chats of a file
 
-    Training has `rounds` rounds. An interrupted run continues after the last finished round. With 4
-    rounds, the learning rates of the rounds are 1, 3/4, 1/2 and 1/4 of `learning_rate`.
+    Training has `rounds` rounds of `epochs_per_round` epochs. An interrupted run continues after
+    the last finished round. With 4 rounds, the learning rates of the rounds are 1, 3/4, 1/2 and 1/4
+    of `learning_rate`.
     """
 
     demonstrations: str

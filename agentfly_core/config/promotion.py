@@ -1,4 +1,4 @@
-"""The settings with which a night's policy (the challenger) is compared with the champion."""
+"""The settings of the comparison of a nightly run's policy (the challenger) with the champion."""
 
 from typing import Annotated, Literal
 
@@ -24,7 +24,7 @@ class HeldOutDataset(Data):
 
     @property
     def data(self) -> Data:
-        """The dataset as a section `data`, without keys that only subclasses have (`margin`)."""
+        """The settings of this dataset as a section `data`, without the key `margin`."""
         further = type(self).model_fields.keys() - HeldOutDataset.model_fields.keys()
         return Data.model_validate(self.model_dump(mode="json", exclude={*further}))
 
@@ -42,8 +42,10 @@ class GuardDataset(HeldOutDataset):
 
 
 class Confirmation(Section):
-    """The confirmation: a second comparison, on further problems, of a policy that won the first
-    comparison of a night. The policy is promoted only if it wins again.
+    """The confirmation: a second comparison with the champion, on further problems.
+
+    A policy that a nightly run has trained must first win a comparison. If the policy also wins
+    the confirmation, the policy is promoted.
 
     - `use: fresh`: compare on new problems with another seed. Their number is `times` x data.test.
     - `use: split`: compare on a part of the test problems. `share: 0.3` reserves 30 % of the test
@@ -58,8 +60,8 @@ class Confirmation(Section):
 
 
 class Promotion(Section):
-    """The conditions under which a night's policy is promoted (becomes the champion). They must
-    hold with 95 % confidence.
+    """The conditions under which the policy of a nightly run becomes the champion. They must hold
+    with 95 % confidence.
 
     The policy's success must be higher than the champion's, and each guard must be within its
     margin. A guard is a value that must not become much worse. `null` removes a guard.
@@ -72,8 +74,8 @@ class Promotion(Section):
       quarter, because better answers are often longer.
     - `unreadable_calls`: how much the share of unreadable tool calls may grow
     - `unscored`: how much the share of unscored episodes may grow
-    - `start` is not a condition. The next night starts from this policy: the `champion`, or the
-      policy of the `last` finished night.
+    - `start` is not a condition, but the policy from which the next nightly run starts: the
+      `champion`, or the policy of the `last` finished nightly run.
 
     With 1,000 problems, the 95 % bound is 0.02 to 0.04 below the measured difference. With a margin
     below 0.05, an equally good policy may therefore be rejected by chance.

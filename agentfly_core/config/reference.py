@@ -12,7 +12,9 @@ from agentfly_core.system.formats.text import did_you_mean, nearest
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Matches the name of a run, a chat service or a dataset."""
 RECIPES = ("calculator", "python", "shop")
-"""Names of tokenizers in models/tokenizers. For each name X, `nano:X` is a tiny untrained model."""
+"""Names of the tiny untrained models `nano:calculator` and so on, and of their tokenizers in
+models/tokenizers.
+"""
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 HUB = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(\S+))?", re.ASCII)
@@ -41,7 +43,7 @@ class RunPolicy:
 
 @dataclass(frozen=True, slots=True)
 class LastPolicy:
-    """The last policy of a run: `LastPolicy("mine")` is `run:mine`. `step` is always None."""
+    """The last policy of a run: `LastPolicy("mine")` is `run:mine`."""
 
     run: str
     step: ClassVar[None] = None
@@ -84,15 +86,18 @@ class NanoModel:
 
 @dataclass(frozen=True, slots=True)
 class OwnNano:
-    """The tiny model `nano`.
+    """The tiny untrained model `nano`.
 
-    It is made from training problems and demonstrations of an experiment.
+    Its tokenizer is learned from the training problems and demonstrations of an experiment.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointPolicy:
-    """A chat service in the site's `endpoints`: `EndpointPolicy("judge")` is `endpoint:judge`."""
+    """A chat service (remote model): `EndpointPolicy("judge")` is `endpoint:judge`.
+
+    The setting `endpoints` of the site (machine) defines the chat services.
+    """
 
     name: str
 
@@ -122,9 +127,9 @@ class WordPolicy(Enum):
     BASE = "base"
     """The model that the experiment starts from."""
     ORACLE = "oracle"
-    """The function that the warm start imitates."""
+    """The function that makes the demonstrations for the warm start (supervised fine-tuning)."""
     RANDOM = "random"
-    """Calls of random tools with random arguments."""
+    """A policy that calls random tools with random arguments."""
 
 
 Model = HubModel | LocalModel | PackagedModel | NanoModel | OwnNano
@@ -219,8 +224,8 @@ def run_step(text: str) -> RunPolicy | None:
 
 
 def chat_file(text: str) -> Path | None:
-    """Return the path of a file of chats that is given as file:PATH. Returns None for any other
-    text.
+    """Return PATH from a reference file:PATH, which names a file of chats. Returns None for any
+    other text.
     """
     return Path(text.removeprefix("file:")) if text.startswith("file:") else None
 

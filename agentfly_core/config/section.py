@@ -14,8 +14,8 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 RESUMABLE: JsonDict = {"resumable": True}
 """Marks a setting as resumable: it may change when a run is continued."""
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-"""A section with this configuration names a class or function. In addition to its own fields, it
-may have keys that are settings of this class or function.
+"""A section with this configuration names a class or function. The section may have extra keys,
+which are settings of this class or function.
 """
 
 
@@ -29,7 +29,7 @@ class Section(BaseModel):
 def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
     """Return the value at a path of keys, such as `("tools", "0")`, in nested mappings and lists.
 
-    Returns None if a key is missing.
+    Returns None if a key is missing from a mapping.
     """
     for key in keys:
         if isinstance(tree, list):

@@ -241,7 +241,7 @@ class Site(Section):
         return self
 
     def endpoint(self, name: str) -> Endpoint:
-        """Return the chat service with this name. Raises ValueError if it is missing."""
+        """Return the chat service with this name. Raises ValueError for an unknown name."""
         if name not in self.endpoints:
             hint = did_you_mean(name, list(self.endpoints))
             raise ValueError(

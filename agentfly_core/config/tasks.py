@@ -160,7 +160,7 @@ def datasets(data: Mapping[str, Any]) -> list[str]:
 
 
 def data_of(tasks: Mapping[str, TaskSettings], seed: JSON) -> dict[str, JSON]:
-    """Return the section `data` for a mixture of the tasks in `tasks`."""
+    """Return the section `data` of an experiment that mixes `tasks`, with its setting `seed`."""
     counted = ("train", "validation", "test", "tolerate_bad_rows")
     totals: dict[str, JSON] = {
         name: sum(getattr(task.data, name) for task in tasks.values()) for name in counted

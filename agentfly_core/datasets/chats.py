@@ -25,7 +25,7 @@ ROLES = {
     "function": "tool",
     "observation": "tool",
 }
-"""For each name of a role in another format, the role in OpenAI's format."""
+"""Maps role names of other chat formats to role names of OpenAI's format."""
 Messages = tuple[Message | Observation, ...]
 Speaks = Literal["user", "assistant"]
 WRITTEN = re.compile(r"\s*\[\s*\{\s*[\"'](?:role|from|content|value)[\"']\s*:")
@@ -80,7 +80,7 @@ class RecordedChat:
 
     @property
     def opening(self) -> Messages:
-        """The messages of the chat. If the last message is a reply, it is left out."""
+        """The messages of the chat, without a last message that is a reply of the assistant."""
         return self.messages[:-1] if is_reply(self.messages[-1]) else self.messages
 
     @property
@@ -133,7 +133,7 @@ class RecordedChat:
 
 
 def text_chat(role: Speaks, text: str) -> RecordedChat:
-    """Return a chat with a single message, which is trained on if its role is `assistant`."""
+    """Return a chat with one message. The message is trained on if `role` is `assistant`."""
     return RecordedChat((Message(role, text),), (role == "assistant",))
 
 

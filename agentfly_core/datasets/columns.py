@@ -20,8 +20,8 @@ DataRow = Mapping[str, Any]
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     """Return a row with its columns renamed. `columns` maps old names to new names.
 
-    Raises ValueError if the row is not a mapping, or if two columns would get the same name. Also
-    raises ValueError if `row` is a ValueError, i.e. the error of reading this row.
+    Raises ValueError if the row is not a mapping, or if two columns would get the same name. For
+    an unreadable row, `row` is the ValueError of the reader, and ValueError is raised, too.
     """
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")
@@ -39,9 +39,9 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
 def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
     """Return the name of the field that contains a row's prompt, and the chat in this field.
 
-    PROMPTS lists the possible fields, such as `question`. The first field that the row has is used.
-    Raises ValueError if the row has none of these fields. Also raises ValueError if another field
-    in CHATS, such as `messages`, has a chat that ends with a different question.
+    PROMPTS lists the possible fields, such as `question`. The first of these fields in the row is
+    used. Raises ValueError if the row has none of these fields. Also raises ValueError if the row
+    has a second chat (a field in CHATS, such as `messages`) whose last question differs.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")
@@ -61,8 +61,8 @@ def demonstration_of(row: DataRow) -> RecordedChat:
 
     The whole chat is in one of the fields in CHATS, such as `messages`. Alternatively, the row has
     a prompt, and a completion in one of the fields in COMPLETIONS, such as `response`. Raises
-    ValueError if the row has none or several of the fields in CHATS and COMPLETIONS. Also raises
-    ValueError if the chat does not contain a reply to train.
+    ValueError unless the row has exactly one of the fields in CHATS and COMPLETIONS. Also raises
+    ValueError if the chat lacks an assistant message to train on.
     """
     choices = (*CHATS, *COMPLETIONS)
     if not (fields := _given(row, choices)):

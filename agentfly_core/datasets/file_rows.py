@@ -18,13 +18,13 @@ from agentfly_core.system.formats.text import nearest
 
 MAX_BYTES = 2**31
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+(\.\d+)?")
-"""Matches the names that pandas gives to the column of an index."""
+"""Matches the names that pandas gives to a column with the index of a DataFrame."""
 FIRST = 100
 """How many rows at the start of a file are checked before a run starts."""
 
 
 def rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each row of a file.
+    """Yield the number and the value of each row of a file. The header of a CSV file is row 1.
 
     If a row cannot be read, its value is a ValueError object. Raises ValueError if the file is
     missing or cannot be read.
@@ -60,11 +60,11 @@ def first_fields(path: Path) -> set[str]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
-    """Yield the numbers and values of the rows of a CSV file. Cells are texts, or None if empty.
+    """Yield the number and the value of each row of a CSV file. The header is row 1.
 
-    If pandas wrote the file, the first column may lack a name, because it is the index. The column
-    is then named `Unnamed: 0`, as in pandas. Raises ValueError if the file is not valid CSV or its
-    header is wrong.
+    Cells are texts, or None if empty. A first column without a name (the index, in files written by
+    pandas) is named `Unnamed: 0`, as in pandas. Raises ValueError if the file is not valid CSV or
+    its header is wrong.
     """
     # the default limit is 131,072 characters per cell
     csv.field_size_limit(max(len(text), csv.field_size_limit()))

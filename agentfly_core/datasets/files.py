@@ -42,7 +42,7 @@ def files(
     - The fields in `needs` must not be missing or null.
 
     The result also has a BadRow for each unusable row, and a Repeated for each row with the same
-    question and facts as another row. These objects are in the first split that uses the file.
+    question and facts as another row. Both are in the first split that uses the file.
 
     A row is used in only one split, even if several splits have the row in their files. Problems
     are drawn first for the test split, then for the validation split, and last for the training
@@ -103,10 +103,10 @@ class _Source:
         return [problem for _, problem in left[:size]]
 
     def require(self, wanted: Mapping[str, int], built: Mapping[str, Rows]) -> None:
-        """Raise ValueError if the file has too few problems for the splits in `wanted`.
+        """Raise ValueError if the file has too few rows for the splits in `wanted`.
 
         `wanted` has the size of each split. `built` has the problems that were drawn for each
-        split. If unusable rows are the only cause, no error is raised: they become BadRow objects.
+        split. Unusable rows count as rows, but rows that repeat another problem do not count.
         """
         repeated = sum(isinstance(row, Repeated) for row in self.bad)
         missing = sum(size - len(built[split]) for split, size in wanted.items())
@@ -146,7 +146,7 @@ def require_fields(
 
     Raises ValueError if a file is missing. Also raises ValueError if all first rows of a file lack
     a required field. The required fields are one of PROMPTS (such as `question`), all fields in
-    `needs`, and all old names in `columns`.
+    `needs`, and all keys (old names) of `columns`.
     """
     for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
         fields = first_fields(Path(source))

@@ -27,7 +27,7 @@ from agentfly_core.system.formats.text import counted
 APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0
 LABELS = ("category", "difficulty")
-"""Settings of a task that become facts, so that `evaluate.by` can group problems by them."""
+"""Settings of a task that become entries of `Problem.facts`, for use in `evaluate.by`."""
 # matches images that contain only a shell and Python, as the sandbox does
 _BARE = re.compile(
     r"(?:(?:[\w.-]+/)*library/)?(?:ubuntu|debian|python|bash)(?::[\w.-]+)?"
@@ -130,7 +130,7 @@ def _problem(
 def _section(settings: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a section of a task's settings, or an empty mapping for a missing or empty section.
 
-    Raises RefusedTask if `document[name]` has another value that is not a mapping.
+    Raises RefusedTask if the section is neither empty nor a mapping.
     """
     section = document.get(name) or {}
     if not isinstance(section, Mapping):
@@ -166,10 +166,10 @@ def _check(folder: Path, script: Path, seconds: float) -> JSON:
 
 
 def _require_alone(program: Path, modules: Set[str]) -> None:
-    """Raise RefusedTask if a program of a check needs more than the sandbox has.
+    """Raise RefusedTask if a program of a check cannot run in the sandbox.
 
-    This is the case if the program imports a module that `modules` lacks. It is also the case if
-    the program calls a command that needs a network or a package, such as curl.
+    Such a program imports a module that is not in `modules`, or calls a command that needs a
+    network or an installed package, such as curl.
     """
     for number, name in _imports(program) if program.suffix == ".py" else ():
         if name not in modules:
@@ -210,7 +210,8 @@ def _copied(context: Path) -> dict[str, str]:
     """Return the files that a Dockerfile copies into /app, as a mapping of their names to their
     texts.
 
-    Raises RefusedTask if an instruction needs a container, or if the files are too large.
+    Raises RefusedTask for instructions that need a container, such as `RUN`, and for too many or
+    too large files.
     """
     dockerfile, files = context / "Dockerfile", dict[str, str]()
     for number, instruction in _instructions(dockerfile) if dockerfile.exists() else ():
@@ -229,8 +230,8 @@ def _copied(context: Path) -> dict[str, str]:
 def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
     """Return the files that an instruction of a Dockerfile copies.
 
-    The result maps the names of the files to their texts. Raises ValueError if the instruction
-    needs a container.
+    The result maps the names of the files to their texts. Raises ValueError for any
+    instruction except `FROM` with a plain image, `WORKDIR /app` and `COPY` into /app.
     """
     match instruction[0].upper(), instruction[1:]:
         case "FROM", [image] if _BARE.fullmatch(image):

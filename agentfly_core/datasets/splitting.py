@@ -1,4 +1,4 @@
-"""Make disjoint splits: divide the items from which problems are made, and sample problems."""
+"""Make disjoint splits: each item, from which problems are made, belongs to one split."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 
 
 def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
-    """Choose the split of the item with the name `item`, independently of any seed.
+    """Choose the split of the item with the name `item`. The choice depends on no seed.
 
-    `kind` is the name of a dataset. An item can be in the training split of one dataset, while an
+    `kind` names the dataset. An item can be in the training split of one dataset, while an
     item with the same name is in the test split of another dataset.
     """
     return splits[hashing.seed(kind, item) % len(splits)]

@@ -17,8 +17,8 @@ from agentfly_core.config.mismatch import message_of
 from agentfly_core.system.formats.text import fault, shown
 
 OURS = "agentfly"
-"""The key under which `agentfly export` stores the whole trajectory of a trace. It is a key of the
-metadata of the trace's first turn.
+"""The key under which `agentfly export` stores the whole trajectory of a trace. The key is in the
+field `metadata` of the trace's first turn.
 """
 
 
@@ -48,8 +48,8 @@ class RecordedCall:
 
 
 TracedReply = tuple[Sequence[Any], RecordedCall | None]
-"""A conversation that ends with a reply, as OpenAI messages, and the tokens of the model call that
-sampled the reply. Without recorded tokens, the second entry is None.
+"""A pair: a conversation that ends with a reply, as OpenAI messages, and the tokens of the model
+call that sampled the reply. The tokens are None if the trace does not contain them.
 """
 
 
@@ -57,8 +57,8 @@ sampled the reply. Without recorded tokens, the second entry is None.
 class Trace:
     """A trace: the sampled replies in order, and the tools.
 
-    `ours` is the stored trajectory, as a row of trajectories.parquet. Only traces that `agentfly
-    export` wrote contain it. For traces of other programs, `ours` is None.
+    `ours` is the whole trajectory, as a row of trajectories.parquet, if `agentfly export` wrote the
+    trace. For traces of other programs, `ours` is None.
     """
 
     replies: Sequence[TracedReply]
@@ -157,7 +157,7 @@ FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Trace]] = {
     "nodes": _verifiers,
     "request": _logged,
 }
-"""For each trace format: a field that only its rows have, and the function that reads a row."""
+"""Maps a field that only the rows of one trace format have to the function that reads such rows."""
 
 
 def _require_version(version: Any) -> None:

@@ -14,12 +14,12 @@ LIMITS = Limits()
 
 
 class Interpreter(Environment):
-    """A Python interpreter in a sandbox. It keeps its state during one episode."""
+    """A Python interpreter in a sandbox, which keeps variables and files during one episode."""
 
     max_uses: ClassVar[int | None] = 1
 
     async def reset(self, problem: Problem) -> None:
-        """Choose the kind of sandbox. The interpreter itself starts with the first call of `run`.
+        """Choose the kind of sandbox. The first call of `run` starts the interpreter.
 
         Raises Unavailable if no sandbox is available.
         """
@@ -27,7 +27,7 @@ class Interpreter(Environment):
         self._session = Session(await asyncio.to_thread(chosen), LIMITS)
 
     async def run(self, code: str, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code with the state of earlier calls.
+        """Run code, which can use the variables and files of earlier calls.
 
         `collect` contains the names of the files to return.
         """
@@ -35,7 +35,7 @@ class Interpreter(Environment):
 
     @property
     def alive(self) -> bool:
-        """Whether the next call of `run` continues with the state of earlier calls."""
+        """Whether the next call of `run` still has the variables and files of earlier calls."""
         return self._session.alive
 
     async def close(self) -> None:

@@ -84,7 +84,7 @@ def check(settings: Settings) -> dict[str, Task]:
 
 
 def check_beginning(settings: Settings) -> None:
-    """Raise ValueError if token limits, batch sizes, warm-up, model or data files are unusable."""
+    """Raise ValueError for wrong token limits, batch sizes, warm-up steps, model or data files."""
     agent, rollout, update = settings.agent, settings.rollout, settings.update
     # only a value that the user has set must fit
     if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
@@ -108,7 +108,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError if a model cannot be trained. Only a config on this machine is checked."""
+    """Raise ValueError for a chat service, and for a local or cached model that is untrainable."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -280,7 +280,7 @@ def _require_warm_start(model: str, warm_start: WarmStart | None) -> None:
 
 
 def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) -> None:
-    """Raise ValueError for too few problems, unknown tasks, or `night` with `curriculum`."""
+    """Raise ValueError for too few problems, unknown tasks, or a nightly run with a curriculum."""
     night, curriculum = schedule.night, schedule.rollout.curriculum
     if night and (unknown := [*night.tasks.keys() - training.keys()]):
         raise ValueError(
@@ -304,7 +304,7 @@ def _require_problems(schedule: ProblemSchedule, training: Mapping[str, int]) ->
 
 
 def _config_at_hand(named: str) -> PreTrainedConfig | None:
-    """Return the config of a model in a folder, or of a hub model that is already in the cache."""
+    """Return the config of a local model or a cached hub model, else None."""
     with at("model"):
         model = model_reference(named)
     return model_config.of_reference(model) if isinstance(model, HubModel | LocalModel) else None
@@ -331,7 +331,7 @@ def _require_algorithm(use: str) -> None:
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
     """Raise ValueError if `promotion` names an unknown reward.
 
-    Also raise ValueError if `confirmation` is "fresh", but a dataset function lacks `@generated`.
+    Raise ValueError if `confirmation` needs fresh problems, but a dataset is not `@generated`.
     """
     for name in promotion.reward_margins:
         # the parts of a reward are unknown before it scores, so only the reward's name is checked

@@ -63,7 +63,7 @@ def refuse_other_settings(record: RunRecord, settings: Settings) -> None:
     """Raise ValueError if settings or model files changed since the run began.
 
     The message lists the changed settings. Settings that are marked as RESUMABLE may change.
-    `steps` is one of them, but must not change if the learning rate depends on it.
+    `steps` is RESUMABLE, but must not change if the learning rate depends on `steps`.
     """
     name, before = record["name"], record.get("model_digest")
     now = StageKeys(settings).model_digest()

@@ -40,9 +40,9 @@ class Experiment:
 
     - `origin`: for each setting, where its value comes from
     - `tasks`: the tasks by name. Without a mixture, the only key is `single`.
-    - `whole`: all tasks joined to one task
-    - `pinned`: the digests in the property `frozen`, as recorded when the run began. None before
-      that.
+    - `whole`: one task that combines all tasks
+    - `pinned`: the digests of untrained speakers (see `frozen`), as recorded at the run's start.
+      None before the run's start.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Experiment:
         pinned: Mapping[str, str] | None = None,
         tasks: Mapping[str, Task] | None = None,
     ) -> Self:
-        """Make an experiment.
+        """Make an experiment from its settings.
 
         Tools, rewards and environments are imported, unless `tasks` is given. Raises ValueError if
         a setting is wrong. The message contains the key of the setting.
@@ -78,8 +78,8 @@ class Experiment:
     def on(self, settings: Settings) -> Self:
         """Return the experiment with `settings`.
 
-        The algorithm and the imported tools, rewards and agents are kept, so these settings must
-        not change. Other settings, such as data, model, gates and steps, may differ.
+        The algorithm and the imported tools, rewards and agents are kept, so their settings must
+        be unchanged. Other settings, such as data, model, gates and steps, may differ.
         """
         each = settings.each
         tasks = {name: replace(task, settings=each[name]) for name, task in self.tasks.items()}
@@ -102,7 +102,7 @@ class Experiment:
 
         Fields of `AgentPart`, such as `max_turns`, keep their old values if `settings` does not set
         them. The exception is `use`: if `settings` does not set it, the new agent is the default
-        agent. Settings for the class of the old agent are removed.
+        agent. Arguments for the old agent's class are removed.
         """
         part = self.settings.agent
         limits = part.model_dump(include={*type(part).model_fields} - {"use"})
@@ -186,7 +186,7 @@ class Experiment:
 
     @property
     def frozen(self) -> Mapping[str, str]:
-        """The digests of the policies and chat services that play untrained roles, by role.
+        """The digest of the policy or chat service (external model API) of each untrained role.
 
         The digests are fixed when a run begins. A role is also untrained if the run's own policy
         plays the role, but is not trained on the replies. Such a role has the text SELF instead of
@@ -216,7 +216,7 @@ class Experiment:
         `among` has all trajectories of the step, for rewards that compare episodes. In an
         experiment with several tasks, each task has its own reward that decides success. This
         reward is also stored under the key GOAL, which all tasks share. In an experiment without
-        rewards, each trajectory is `Unscored`.
+        rewards, the reward in each `Scored` is an `Unscored`.
         """
         if not self.whole.rewards:
             return [
@@ -252,10 +252,10 @@ class Experiment:
         return size, models * size * 12 // width
 
     def require_speakers_unchanged(self) -> None:
-        """Raise ValueError if the policy of a frozen speaker changed since the run began.
+        """Raise ValueError if the policy that plays an untrained role changed since the run began.
 
-        A changed chat service only causes a warning, because its address may differ between
-        machines.
+        If the role is played by a chat service (external model API), a change is only logged as a
+        warning, because the service's address may differ between machines.
         """
         for role, who in self.settings.agent.speakers.items():
             if digest_of_speaker(self.store, self.site, role, who) == self.frozen[role]:

@@ -142,8 +142,8 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of the demonstrations for the warm start (supervised fine-tuning).
 
-        `frozen` has the digests of frozen speakers by role. `memory` is the memory (a folder of
-        files) that episodes with the policy `model` read.
+        `frozen` maps each untrained role (kind of speaker) to a digest. `memory` is the memory (a
+        folder of files) that episodes with the policy `model` read.
         """
         inputs = {"model": model.digest, "data": data.digest, **_players(frozen, memory)}
         inputs |= self._chats()
@@ -156,7 +156,7 @@ class StageKeys:
         return {"chats": sha256(file)} if file and file.is_file() else {}
 
     def warm_start(self, model: Pointer, demonstrations: Pointer, round: int) -> ArtifactKey:
-        """Return the key of the policy after the round `round` (1, 2, ...) of the warm start."""
+        """Return the key of the policy after a round (1, 2, ...) of supervised fine-tuning."""
         inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
         reads = ("warm_start", "adapter", "dtype", "seed")
         # prefix sharing changes the last bits of gradients, so the key covers this setting
@@ -179,7 +179,7 @@ class StageKeys:
         """Return the key of one shard (batch) of the episodes of a step.
 
         `drawn` identifies the problems of the sampling round (see `SamplingRound.drawn`). `frozen`
-        has the digests of frozen (untrained) speakers by role. `memory` is the memory (a folder of
+        maps each untrained role (kind of speaker) to a digest. `memory` is the memory (a folder of
         files) that the episodes read.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
@@ -198,8 +198,8 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of one shard (batch) of a policy's held-out episodes.
 
-        All runs of a store share these episodes. `frozen` has the digests of frozen (untrained)
-        speakers by role. `memory` is the memory (a folder of files) that the episodes read.
+        All runs of a store share these episodes. `frozen` maps each untrained role (kind
+        of speaker) to a digest. `memory` is the memory (a folder of files) that the episodes read.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "evaluate", "dtype", "code.rollout")
@@ -323,8 +323,8 @@ def _takes_paths(kind: object) -> bool:
 
 
 def _players(frozen: Mapping[str, str], memory: Pointer | None) -> dict[str, str]:
-    """Return two kinds of inputs of episodes, the digests of frozen (untrained) speakers and of the
-    memory (a folder of files): `{"speaker/critic": "9f2c...", "memory": "77b0..."}`.
+    """Return the digests of untrained speakers and of the memory (a folder of files), as inputs of
+    episodes: `{"speaker/critic": "9f2c...", "memory": "77b0..."}`.
     """
     return {**{f"speaker/{role}": who for role, who in frozen.items()}, **_remembered(memory)}
 

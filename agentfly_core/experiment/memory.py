@@ -1,6 +1,6 @@
 """The memory of a policy: a folder of files that agents can read during episodes.
 
-In each step, the function at the import path `agent.remembers` fills a new folder.
+In each training step, the function at the import path `agent.remembers` fills a new folder.
 """
 
 from pathlib import Path
@@ -9,14 +9,12 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 
 MEMORY = "memory"
-"""The key of the memory's digest in the recorded inputs of a policy, or of episodes.
+"""The name of the memory in the recorded inputs of a policy, or of episodes.
 
 The memory's folder within a training step has the same name.
 """
 FILES = "files"
-"""Name of the folder with the remembered files. It is in the artifact of a memory, beside the
-manifest.
-"""
+"""The name of the folder with the files, inside the artifact of a memory."""
 
 
 def memory_of(store: Store, policy: Pointer) -> Pointer | None:
@@ -29,7 +27,7 @@ def memory_of(store: Store, policy: Pointer) -> Pointer | None:
 
 
 def memory_folder(store: Store, memory: Pointer) -> Path:
-    """Return the local folder with the files of a memory, which agents read during episodes."""
+    """Return the local folder with the files that agents read during episodes."""
     folder = store.open(memory) / FILES
     folder.mkdir(exist_ok=True)  # object storage keeps no empty folder
     return folder

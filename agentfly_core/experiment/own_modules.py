@@ -22,14 +22,14 @@ LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 SUFFIXES = (".py", ".so", ".pyd")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LARGEST = 1_000_000
-"""The largest size in bytes of a package in which each function gets a digest. For a package of
+"""The maximum size, in bytes, of a package whose functions get separate digests. For a package of
 this size, the digests take a third of a second.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A top-level module or package.
+    """The digests and the imports of a top-level module or package.
 
         Package({"my_shop.py": "9f2c..."}, {"my_shop.price": "77b0c2a1", ...}, {"my_units"})
 
@@ -163,10 +163,10 @@ def _imports(source: bytes) -> set[str]:
 def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
     """Return the digests of the author's code and data files, shortened to 8 hex digits.
 
-    The code is the packages of `modules`, and the packages that they import. Imported packages are
-    left out if they are installed (in site-packages). Each function and class has a digest (see
-    `definitions`). A package has only one digest for all its files if it is installed, has more
-    than 1,000,000 bytes, or lacks Python code. `data` contains the full digest of each data file.
+    The code is the packages of `modules` and the packages that they import. Imported packages in
+    site-packages are left out. Each function and class has a digest (see `definitions`). A package
+    that is installed, has more than 1,000,000 bytes or lacks Python code has one digest for all its
+    files. `data` contains the full digest of each data file.
     """
     packages = (package for module in modules for package in _reached(module))
     own = {name: part for package in packages for name, part in package.parts.items()}

@@ -24,10 +24,10 @@ def policy_at(
 ) -> ScriptedPolicy:
     """Load the scripted policy at an import path.
 
-    The path names a policy, or a function that returns a policy. This function is called with
-    problems, seed and settings. Some functions have a setting `spoilt`, the share of deliberate
-    mistakes. If the argument `spoilt` is not None, it replaces the value of this setting. Raises
-    ValueError if the path names any other object, or if the settings do not fit the function.
+    The path names a policy, or a function that is called with problems, seed and settings and
+    returns a policy. If the function has a setting `spoilt` (the share of deliberate mistakes), the
+    argument `spoilt` replaces this setting unless it is None. Raises ValueError if the path names
+    any other object, or if the settings do not fit the function.
     """
     check_policy(path, settings)
     loaded = load(path)
@@ -50,12 +50,11 @@ def of_tasks(
     tasks: Mapping[str, Mapping[str, Any]],
     spoilt: float | None = None,
 ) -> ScriptedPolicy:
-    """Return a policy for a mixture of tasks. It plays each task with the task's own policy.
+    """Return a policy that plays each task of a mixture with the task's own policy.
 
     `tasks` has the import path and the settings of each task's policy: `{"sums": {"demonstrations":
-    "my_sums:adds", "settings": {}}}`. Some policies have a setting `spoilt`, the share of
-    deliberate mistakes. If the argument `spoilt` is not None, it replaces the value of this
-    setting.
+    "my_sums:adds", "settings": {}}}`. `spoilt` replaces the setting `spoilt` (the share of
+    deliberate mistakes) of the policies that have this setting.
     """
     policies = {}
     for name, shown in tasks.items():
@@ -73,7 +72,7 @@ def of_tasks(
 def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
     """Check that an import path names a policy, or a function that returns a policy.
 
-    Raises ValueError if it names anything else, or if the settings do not fit the function.
+    Raises ValueError if the path names another object, or if the settings do not fit the function.
     """
     loaded = load(path)
     if not is_policy(loaded):

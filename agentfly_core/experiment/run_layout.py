@@ -107,7 +107,7 @@ class RunLayout:
 
 
 def record_of(store: Store, name: str) -> RunRecord | None:
-    """Read the run.json of a run, or return None if it is missing.
+    """Read the run.json of a run, or return None if the file is missing.
 
     Raises Damaged if the file was changed. The message contains instructions for the user.
     """
@@ -144,7 +144,7 @@ def undamaged(store: Store, uri: str, loss: str) -> Any:
 
 
 def summary_of(store: Store, name: str) -> Summary | None:
-    """Return the summary of a finished run, or None if it is missing.
+    """Return the summary of a finished run, or None if the summary is missing.
 
     If the summary is damaged, a warning is logged and None is returned, because the run can write
     the summary again.
@@ -163,8 +163,8 @@ def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
 def done_by(store: Store, run: str, step: int) -> str:
     """Return the name of the run in which a step of `run` was trained.
 
-    If `run` is a fork, the steps up to the fork were trained in the original run. All other steps
-    were trained in `run` itself. Step 0 is the start of a run.
+    A fork is a run that continues from a step of another run. The steps up to this step were
+    trained in the other run, and all later steps in the fork. Step 0 is the start of a run.
     """
     try:
         record = store.read_json(RunLayout(run).record)
@@ -200,7 +200,7 @@ class StepMetrics(TypedDict):
 
 
 def metrics_of(store: Store, step: StepLayout) -> StepMetrics:
-    """Read the metrics.json of a finished step. Raises Damaged if it is missing or damaged."""
+    """Read the metrics.json of a finished step. Raises Damaged for a missing or damaged file."""
     metrics: StepMetrics | None = store.read_json(step.metrics)
     if metrics is None:
         raise Damaged(

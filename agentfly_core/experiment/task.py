@@ -27,8 +27,8 @@ Remember = Callable[[Path, Sequence[Trajectory], Sequence[Scored], int, Path], N
 """The type of the function that `agent.remembers` names.
 
 `remember(before, trajectories, scores, seed, folder)` fills the empty folder `folder` with the new
-memory. `before` is the folder of the previous memory. The trajectories and scores are from the
-training episodes of a step.
+memory (files that agents read). `before` is the folder of the previous memory. The trajectories and
+scores are from the training episodes of a step.
 """
 
 
@@ -41,7 +41,7 @@ class Task:
     - `rewards`: the rewards and their weights
     - `goal`: the name of the reward that decides success. Empty for a task without rewards.
     - `limits`: for each environment class, the settings, the largest number of environments, and
-      how long and how often an environment is used
+      the age in seconds and the number of leases after which an environment is replaced
     """
 
     settings: Settings
@@ -154,8 +154,9 @@ def agent_of(part: AgentPart) -> Agent:
     """Import the agent that `part.use` names.
 
     `part.use` names an async function, or a class with an async `__call__`. One object of the class
-    plays all episodes. A function with the parameters `problem` and `base_url` is wrapped in a
-    FunctionProgram. Raises ValueError if `part.use` does not name an agent.
+    plays all episodes. `part.use` may also name a function with the parameters `problem` and
+    `base_url`, which is wrapped in a FunctionProgram, an agent that calls the function. Raises
+    ValueError if `part.use` does not name an agent.
     """
     with at("agent.use"):
         named = load(part.use)
@@ -228,9 +229,9 @@ def reward_of(key: str, part: RewardPart) -> Reward:
 
 
 def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limit]:
-    """Load the environment classes with their limits.
+    """Load the environment classes, with the limits of number and lifetime of their environments.
 
-    `pools` maps the import path of each class to its limits. Raises ValueError if a path does not
+    `pools` maps the import path of each class to these limits. Raises ValueError if a path does not
     name a subclass of `Environment`.
     """
     limits = {}

@@ -78,8 +78,8 @@ def _digested(
 ) -> dict[str, dict[str, str]]:
     """Return the digests of the user's own modules for each stage.
 
-    `paths` has the import paths that each stage uses. `data` has the digests of the `code_files`.
-    Each module's digest also covers `data`.
+    `paths` has the import paths that each stage uses. `data` has the digests of the files in the
+    setting `code_files`. Each module's digest also covers `data`.
     """
     code = {}
     for stage, used in paths.items():
@@ -163,10 +163,10 @@ def _digests(data_files: Iterable[str]) -> dict[str, str]:
 
 
 def continued(code: Code, record: RunRecord) -> dict[str, Mapping[str, str]]:
-    """Return the code digests with which a run continues.
+    """Return the code digests of each stage for a continued run.
 
     The stages `prepare` and `demonstrate` keep the digests in run.json, because a run does not
-    repeat them after its first step. All other stages get the digests in `code`.
+    repeat these stages after its first step. All other stages get the digests in `code`.
     """
     before: Code = record["settings"]["code"]
     kept = {stage: before[stage] for stage in BEFORE_STEPS if stage in before}

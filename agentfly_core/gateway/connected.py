@@ -1,4 +1,4 @@
-"""Start programs, in the sandbox or outside of it, and connect them to the gateway."""
+"""Start programs, in the sandbox or outside of it, and connect them to an episode's HTTP server."""
 
 import asyncio
 import socket

@@ -79,6 +79,6 @@ FIELDS: Mapping[str, FieldRule] = {
     "modalities": _neutral(["text"]),
     **dict.fromkeys(_REFUSED, FieldRule(Treatment.REFUSED)),
 }
-"""The rule of each field. A field with the value null counts as absent. A field that is missing in
-this mapping is refused.
+"""The rule of each field of a request. A field with the value null counts as absent. A field that
+is missing in this mapping is refused.
 """

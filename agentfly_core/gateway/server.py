@@ -1,4 +1,4 @@
-"""The HTTP servers of the gateway. Each episode has its own server."""
+"""HTTP servers for the programs of episodes. Each episode has its own server."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """Answers the HTTP requests of one episode, or the requests to a served policy.
+    """HTTP server for the programs of one episode, or for the clients of a served policy.
 
     The paths of these requests begin with `base`. If `key` is not empty, requests must have this
     API key.
@@ -86,7 +86,7 @@ class GatewayServer:
 async def served(
     session: GatewaySession, listener: socket.socket | None = None
 ) -> AsyncIterator[str]:
-    """Serve the requests of an episode until the end of the `with` block. Yield the base URL.
+    """Serve the programs of an episode until the end of the `with` block. Yield the base URL.
 
     Without `listener`, the server listens on a free port of this machine.
     """

@@ -137,7 +137,7 @@ class GatewaySession:
 
     `speakers` maps the roles of all speakers except the main speaker to patterns. A request belongs
     to the speaker of the first pattern that it matches. A request that matches no pattern belongs
-    to the main speaker, but is refused if its URL has a part for a speaker (`HttpCall.part`).
+    to the main speaker, but is refused if its URL names a speaker (the PART in `HttpCall`).
 
     If an error ends the episode, the future `broken` raises this error. `limit` is the last limit
     that refused a request or ended a reply. `last` is the last reply with its speaker. `bytes` is
@@ -187,7 +187,8 @@ class GatewaySession:
             task.cancel()
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Reply to a request. Return the Exchange after its replies are complete.
+        """Reply to a request. Return the Exchange (the request with its replies) after its replies
+        are complete.
 
         Raises RequestRefused if the request is invalid, a limit is reached, or the episode fails.
         """

@@ -1,6 +1,4 @@
-"""Warm interpreters. These are processes that have imported modules, and from which programs are
-forked.
-"""
+"""Warm interpreters: Python processes that import modules once, and then fork programs."""
 
 import asyncio
 import json
@@ -61,9 +59,9 @@ class Forked:
 
 
 class WarmInterpreter:
-    """An interpreter from which programs are forked. It runs until this process ends.
+    """An interpreter that imports the modules `Warmed.modules` once, and then forks programs.
 
-    It imports the modules `Warmed.modules` once, so the forked programs need not import them again.
+    Forked programs start with these modules imported. The interpreter runs until this process ends.
     The constructor raises OSError if the interpreter cannot be started or an import fails.
     """
 
@@ -139,7 +137,7 @@ async def forked(
 ) -> Forked:
     """Fork a program from an interpreter that has already imported `warmed.modules`.
 
-    Raises OSError if the program cannot be forked, and StartAgain if the interpreter died.
+    Raises OSError if the program cannot be forked, and StartAgain if the interpreter has died.
     """
 
     def fork() -> Forked:

@@ -72,7 +72,8 @@ class SamplerSession(ABC):
 
     - `waits_for_all`: whether the sampler waits until all running branches have requested a reply,
       to decode these replies as one batch
-    - `continues`: whether a reply may be sampled in two requests. Thinking budgets need this.
+    - `continues`: whether a second request can continue a reply. Limits of the reasoning tokens
+      need this.
     """
 
     waits_for_all: ClassVar[bool] = False

@@ -20,7 +20,7 @@ from agentfly_core.system.formats.text import fault, first_stop
 from agentfly_core.system.service import ServiceLost
 
 ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
-"""A function that returns a reply: the exact text, or a message with tool calls."""
+"""An async function that replies to a Conversation with text, or a message with tool calls."""
 
 
 class Scripted(SamplerSession):
@@ -36,10 +36,10 @@ class Scripted(SamplerSession):
     message, and `end(message)` returns the end token. By default, the text contains tool calls in
     the Hermes format, and the end token is `stop_token`.
 
-    Log-probabilities are 0.0. The version of replies is -1 until `load` sets it. Stop strings and
-    length limits apply. ServiceFailure and ServiceLost from the policy are raised unchanged. Every
-    other error becomes NoReply. The message of this NoReply contains the import path of the policy
-    and the line of the error.
+    Log-probabilities are 0.0. The policy version of replies is -1 until `load` is called. Stop
+    strings and length limits apply. ServiceFailure and ServiceLost from the policy are raised
+    unchanged. Every other error becomes NoReply. The message of this NoReply contains the import
+    path of the policy and the line of the error.
     """
 
     # the function returns whole replies
@@ -62,7 +62,7 @@ class Scripted(SamplerSession):
         self._version = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Set the policy version that later replies report. Nothing is loaded."""
+        """Set `version` as the policy version of later replies. No weights are loaded."""
         self._version = version
 
     @asynccontextmanager

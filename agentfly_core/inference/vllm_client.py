@@ -54,9 +54,9 @@ class VLLM:
         """Load a policy into the running server, check its weights, and label it with `version`.
 
         If the policy is an adapter, `base` must be the server's model. Waits while the server
-        starts. The file probe.json in the policy directory contains tokens and their
-        log-probabilities. Raises WrongWeights if the server's log-probabilities of these tokens
-        differ too much from the file. Raises ServiceLost, with the end of the server's log, if the
+        starts. For the check, the file probe.json in the policy directory contains tokens and their
+        log-probabilities. Raises WrongWeights if the server's log-probabilities deviate too much
+        from this file. Raises ServiceLost, with the end of the server's log, if the
         server dies.
         """
         probe = Probe.of(policy, base)

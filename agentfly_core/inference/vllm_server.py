@@ -13,7 +13,7 @@ from agentfly_core.system import hardware
 from agentfly_core.system.service import Service, new_address, supervised
 
 KIND, SERVED = "vllm", "policy"
-"""The name of the service, and the name of the model with which the server starts."""
+"""The name of the service, and the name under which the server offers its base model."""
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 SHARED_OUT = 64 * 2**20
@@ -23,8 +23,8 @@ whole blocks are reused. With vLLM's default of 128, up to 127 tokens of each re
 recomputed.
 """
 OWN_KERNELS = '{"custom_ops": ["all"]}'
-"""A vLLM setting that enables vLLM's own kernels. On CPUs, torch.compile is off, so there are no
-compiled kernels that could replace them.
+"""A vLLM setting for CPUs, which enables vLLM's own kernels. torch.compile is off on CPUs, so there
+are no compiled kernels to use instead.
 """
 NEEDED_AT_START = 0.01
 """The share of a GPU's memory that must be free when vLLM starts. With vLLM's default of 0.92, a

@@ -1,1 +1,1 @@
-"""Models: check references, load and save models and adapters, and make tiny (nano) models."""
+"""Check model names and paths, load and save models and adapters, and make tiny (nano) models."""

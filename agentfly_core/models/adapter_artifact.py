@@ -65,7 +65,7 @@ def folders(store: Store, policy: Pointer) -> tuple[Path, Path | None]:
 def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
     """Read the config of a policy. The config of an adapter is the config of its base model.
 
-    Returns None for a chat service, because its folder does not contain config.json.
+    Returns None if the policy is a chat service (external model API), which has no config.json.
     """
     folder, base = folders(store, policy)
     whole = base or folder

@@ -28,7 +28,9 @@ ARCHITECTURES: dict[str, list[str]] = tomllib.loads(
 )
 EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 MASKED = {"full_attention", "sliding_attention"}
-"""Types of layers whose attention accepts any attention mask. Prefix sharing needs such layers."""
+"""Types of layers whose attention accepts any attention mask. Such layers are needed for prefix
+sharing, i.e. for computing the common prefix of several sequences only once.
+"""
 UNSTEADY = {"longrope", "dynamic"}
 """RoPE types whose frequencies change if a row is longer than in pretraining. In transformers, the
 longest row of a batch determines the frequencies of all its rows.

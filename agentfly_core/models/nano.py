@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 POSITIONS = 2048
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 FOLDER = Path(__file__).parent / "tokenizers"
-"""Folder with byte-level BPE tokenizers of 512 tokens. Each of them was learned from one kind of
+"""Folder with byte-level BPE tokenizers of 512 tokens. Each tokenizer was learned from one kind of
 conversation.
 """
 Pieces = Sequence[str]
@@ -28,8 +28,8 @@ Pieces = Sequence[str]
 """
 VOCABULARY = 1024
 EVERYWHERE = 0.95
-"""A word that occurs in at least this share of the conversations counts as a part of the
-conversation format, such as markup.
+"""A word counts as part of the conversation format, such as markup, if at least this share of the
+conversations contains the word.
 """
 _ALPHABET = 256
 _WORD = r"[^\W\d]+"
@@ -37,7 +37,7 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
     "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-"""The chat template of nano models."""
+"""The chat template of nano models, which have less than 1M parameters."""
 
 
 def shipped(recipe: str) -> PreTrainedTokenizerFast:
@@ -48,9 +48,9 @@ def shipped(recipe: str) -> PreTrainedTokenizerFast:
 def tokenizer(conversations: Sequence[Pieces], atoms: Sequence[str]) -> PreTrainedTokenizerFast:
     """Learn a byte-level BPE tokenizer of at most 1,024 tokens from conversations.
 
-    Digits, matches of the patterns `atoms` and words are tokenized separately from the text around
-    them, because models then copy them easily. Words that occur in nearly all conversations, such
-    as words in the markup of calls, are an exception: they may share a token with other text.
+    Tokens do not cross the boundaries of words, digits and matches of the patterns `atoms`, because
+    models copy such tokens easily. Only words that occur in nearly all conversations, such as words
+    in the markup of calls, may share a token with other text.
     """
     texts = [piece for conversation in conversations for piece in conversation]
     starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"

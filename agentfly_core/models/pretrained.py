@@ -43,9 +43,9 @@ PROBLEMS = {
     "error_msgs": "not readable",
     "conversion_errors": "not convertible",
 }
-"""The words of error messages for each field of transformers' loading report."""
+"""For each field of transformers' loading report, the words that error messages use."""
 SHOWN = 3
-"""How many weights an error message names for each entry of PROBLEMS. Others are only counted."""
+"""The number of weights that an error message names per kind of problem. Others are counted."""
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:

@@ -15,10 +15,10 @@ from agentfly_core.models.type_names import PreTrainedModel, Tensor
 
 TOKENS = 64
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05}
-"""For each dtype, the largest allowed median distance (in nats) between the log-probabilities of a
-sampler and of the probe. In a benchmark of vLLM in bfloat16, right weights gave distances of at
-most 0.037. Weights with 2 % noise gave at least 0.057. The benchmark ran SmolLM2-135M on CPU
-(`benchmarks.weight_probe`).
+"""For each dtype, the largest allowed median distance (in nats) between a sampler's
+log-probabilities and the log-probabilities stored with the policy. In a benchmark of vLLM in
+bfloat16, right weights gave distances of at most 0.037. Weights with 2 % noise gave at least 0.057.
+The benchmark ran SmolLM2-135M on CPU (`benchmarks.weight_probe`).
 """
 
 
@@ -66,8 +66,8 @@ def of_model(model: PreTrainedModel, tokens: Sequence[int]) -> list[float]:
 
 
 def write(folder: Path, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-    """Write a probe to the file probe.json in the folder of a policy: `{"tokens": [64 ids],
-    "logprobs": [63 floats]}`.
+    """Write tokens and their log-probabilities to probe.json in the folder of a policy:
+    `{"tokens": [64 ids], "logprobs": [63 floats]}`.
     """
     (folder / "probe.json").write_text(
         json.dumps({"tokens": list(tokens), "logprobs": list(logprobs)})

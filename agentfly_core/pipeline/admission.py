@@ -53,8 +53,8 @@ of each reply.
 """
 PROBLEM = Problem("admission", "")
 DATE = "2026-01-31"
-"""The date for chat templates that insert a date. In an experiment, `template.date` is used
-instead.
+"""The date that is passed to chat templates while a model is checked. Experiments pass the setting
+`template.date` instead.
 """
 NOISE = 0.05
 """Standard deviation of the noise that `_changed` adds to the weights of a model, as a multiple of
@@ -63,8 +63,8 @@ the standard deviation of each weight tensor.
 LEARNER_BYTES = 16
 """The number of bytes for a trained parameter, its gradient and its Adam states.
 
-The number is the same in float32, and in bfloat16 with a float32 copy (arXiv 1910.02054, section
-3.1).
+Training in float32, and in bfloat16 with a float32 copy of the weights, need the same number (arXiv
+1910.02054, section 3.1).
 """
 
 
@@ -116,7 +116,7 @@ class Candidate:
         return model
 
     def row(self) -> list[int]:
-        """Return LENGTH random tokens as an input for the check.
+        """Return LENGTH random tokens, for which log-probabilities are compared.
 
         A text that the model generated might repeat tokens. With repeated tokens, a wrong attention
         mask might not be detected.
@@ -157,7 +157,7 @@ def require_learnable(folder: Path, dtype: str, site: Site) -> None:
     """Raise ValueError if the learner and transformers compute different log-probabilities for a
     model.
 
-    Models that the learner cannot train are not checked, because they can still be played and
+    Only models that the learner can train are checked. Other models can still be played and
     evaluated.
     """
     candidate = Candidate(folder, dtype, site)
@@ -299,8 +299,8 @@ def _in_process(candidate: Candidate) -> AbstractContextManager[Sampler]:
 def _changed(candidate: Candidate) -> Path:
     """Write a copy of the model with noise in all weights.
 
-    A sampler loads the original model and then this copy, so the check covers the replacement of
-    weights. The file `probe.json` of the copy contains tokens and their log-probabilities. The
+    The sampler under test loads the original model and then this copy, which tests the replacement
+    of weights. The file `probe.json` of the copy contains tokens and their log-probabilities. The
     sampler must compute the same log-probabilities.
     """
     folder = candidate.folder.parent / "changed"

@@ -54,7 +54,8 @@ class DemonstrationPlayer:
     failed)`.
 
     - `quotas`: a function that divides a number of episodes among the tasks
-    - `failed`: the largest allowed share of failed episodes. With more, methods raise GateClosed.
+    - `failed`: the largest allowed share of failed episodes. If more episodes fail, the methods
+      raise GateClosed.
     - `blame`: the episodes that have killed, or may have killed, a worker process
     """
 
@@ -108,8 +109,8 @@ class DemonstrationPlayer:
         The number of trial demonstrations is the constant REHEARSED. Also play a test episode in
         which each reply is a refusal to answer, without a tool call.
 
-        Raises GateClosed if the test episode has no answer although the agent's ending requires an
-        answer, as `Ending.TERMINAL` does. Raises GateClosed if too many demonstrations fail.
+        Raises GateClosed if too many demonstrations fail. Also raises GateClosed if the agent
+        returns the ending of an answered episode (`Ending.TERMINAL`) for the test episode.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]
@@ -125,8 +126,8 @@ class DemonstrationPlayer:
     def spans(self) -> list[Spans]:
         """Play demonstrations, and return the token spans of each episode.
 
-        The tokenizer of the model `nano` is made from these spans. The number of demonstrations is
-        the constant HEARD. Raises GateClosed if too many episodes fail.
+        The tokenizer of the tiny model `nano` is made from these spans. The number of
+        demonstrations is the constant HEARD. Raises GateClosed if too many episodes fail.
         """
         watch = watching("model", 0, 0, HEARD)
         with resources_for(self.spec.limits) as resources:
@@ -194,7 +195,7 @@ def unshown(
     problems: Sequence[Problem],
     quotas: Mapping[str, int],
 ) -> list[Spans]:
-    """Return texts as byte tokens. The tokenizer of the model `nano` is made from these texts.
+    """Return texts for the tokenizer of the tiny model `nano`, as byte tokens.
 
     The function is used for experiments without demonstrations. `tokenizer` is a byte tokenizer.
     Each item of the result contains the prompt of a problem, and a call of every tool with empty

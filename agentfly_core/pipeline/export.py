@@ -1,5 +1,5 @@
-"""Export a policy as a directory for other programs. The directory contains a README. If the chat
-template of the training is available as a Jinja template, the directory contains it, too.
+"""Export a policy as a directory for other programs. The directory contains a README, and the chat
+template that was used in training if this template is available in Jinja.
 """
 
 import json
@@ -22,7 +22,7 @@ from agentfly_core.system.process import own_mark
 OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")
 """Files in a policy's folder that other programs do not need."""
 BASE = "base"
-"""The folder of the base model within an exported adapter."""
+"""The subfolder of an exported adapter that contains the base model."""
 
 
 def export(store: Store, reference: str, folder: Path) -> None:

@@ -78,10 +78,11 @@ def base_model(experiment: Experiment, parent: Parent | None = None) -> Artifact
     """Return the model from which training starts. Make the model if it is not in the store.
 
     If the run starts from the policy of another run (`parent`), return that policy. For a chat
-    service, the artifact contains the service's name and a byte tokenizer. Raises ValueError if the
-    model or the service is missing, or if the parent's adapter does not fit the setting `adapter`.
-    With a warm start, the tokenizer of the model `nano` is made from demonstrations. Raises
-    GateClosed if too many episodes of these demonstrations fail.
+    service (a model behind an API), the artifact contains the service's name and a byte tokenizer.
+    With a warm start, the tokenizer of the model `nano` is made from demonstrations.
+
+    Raises ValueError if the model or the chat service is missing, or if the parent's adapter does
+    not fit the setting `adapter`. Raises GateClosed if too many demonstrations fail.
     """
     settings, store = experiment.settings, experiment.store
     if parent:
@@ -148,8 +149,8 @@ def _shown(
 def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
     """Return the tokenizer of the experiment's model, and a digest of its source.
 
-    For the model `nano` and for chat services, the model's artifact contains the tokenizer. If the
-    artifact is not in the store, it is made first. For other models, no artifact is made.
+    For the model `nano` and for chat services (models behind an API), the model's artifact contains
+    the tokenizer. A missing artifact is made first. For other models, no artifact is made.
     """
     store, settings = experiment.store, experiment.settings
     if parent := experiment.parent:
@@ -163,8 +164,9 @@ def tokenizer(experiment: Experiment) -> tuple[PreTrainedTokenizerBase, str]:
 def _endpoint(
     store: Store, target: ArtifactKey, name: str, tokenizer: PreTrainedTokenizerBase
 ) -> Artifact:
-    """Publish a chat service as a policy. The policy's folder contains the service's name and a
-    tokenizer.
+    """Publish a chat service (a model behind an API) as a policy.
+
+    The policy's folder contains the service's name and a tokenizer.
     """
 
     def make(folder: Path) -> Mapping[str, float]:
@@ -179,8 +181,8 @@ def _own_policy(store: Store, name: str, experiment: str) -> Artifact:
     """Return the last policy of the run `name`. `experiment` is the name of the run's experiment.
 
     Raises ValueError if the run does not exist or has not published a policy. The error message
-    suggests the newest run of the experiment that has a policy. This helps after an edit of the
-    code: a run's default name contains a digest of settings and code, so the edit changes the name.
+    suggests the newest run of the experiment that has a policy, because an edit of settings or code
+    changes the default name of the run.
     """
     if policy := last_policy(store, name):
         return policy
@@ -202,11 +204,10 @@ def policy_named(
 
     If `named` is empty, return the last policy of the experiment's run. In references such as
     `run:demo@0`, step 0 means the policy before step 1. The reference "base" means the model or
-    policy from which the experiment starts. If `named` is a base model (a folder, a hub id,
-    `nano:NAME` or `package:NAME`), the function `model` makes this model. For "base", the function
-    makes the experiment's model, unless the experiment starts from the policy of a run.
+    policy from which the experiment starts. `model` is a function that makes a base model: the
+    experiment's model, or the model `named` (a folder, a hub id, `nano:NAME` or `package:NAME`).
 
-    Raises ValueError if the policy is missing, or if it is a function, such as "oracle".
+    Raises ValueError if the policy is missing, or if `named` is a function, such as "oracle".
     """
     store = experiment.store
     if not named:

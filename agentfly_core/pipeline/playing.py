@@ -47,7 +47,7 @@ def rollout_spec(
     programs: int = sys.maxsize,
     memory: Path | None = None,
 ) -> RolloutSpec:
-    """Collect the rules for the episodes of an experiment: template, tools, limits, ...
+    """Collect the rules for the episodes of an experiment, such as template, tools and limits.
 
     `whole` contains the tools, rewards and settings of the whole experiment. If the experiment has
     several tasks, `mixture` maps their names to the tasks. For each agent role that is not trained,
@@ -145,10 +145,9 @@ def of_step(
 
     With `greedy`, each problem gets one more episode at temperature 0.
 
-    With `rollout.branching`, the returned list contains only the first episodes of each problem,
-    for example 2 of 8. The other 6 episodes are divided among these two, so the field `spares` of
-    each has 3 episodes. If an episode forks while it is played, the fork replaces one of its
-    `spares`.
+    With `rollout.branching`, the returned list contains only some episodes of each problem, for
+    example 2 of 8. The other 6 episodes are in the field `spares` of these two episodes, 3 in each.
+    If an episode forks while it is played, the fork replaces one of the episode's `spares`.
     """
     size, begin = settings.group_size, settings.beginnings
     baselines = episode_specs(problems if greedy else [], 1, step, "baseline", 0.0, seeds)

@@ -44,18 +44,18 @@ from agentfly_core.system.formats import hashing
 from agentfly_core.system.formats.text import THINK, THOUGHT_END, did_you_mean, fault, shown
 
 WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
-"""Added tokens that a reply's content may contain: they mark reasoning and tool calls."""
+"""Tokens that mark reasoning and tool calls. The text of a reply may contain these tokens."""
 
 
 class OtherTokens(Exception):
-    """Recorded token ids do not fit the chat template: the prompt or the decoded text differs."""
+    """The recorded prompt ids, or the decoded reply, differ from the chat in the template."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed(SamplerSession):
     """A sampler session that returns the recorded tokens of `replies`.
 
-    If a reply lacks recorded tokens, `script` (another sampler) encodes its text. `stops` are the
+    If a reply lacks recorded tokens, the sampler `script` encodes the reply's text. `stops` are the
     stop tokens. `sample` raises OtherTokens if a prompt differs from the recorded prompt.
     """
 
@@ -189,10 +189,10 @@ class ChatPlayer:
         replies: Sequence[RecordedReply],
         name: str,
     ) -> tuple[Turn, ...]:
-        """Make a turn for each reply. If a reply does not continue the conversation of an earlier
-        reply, its turn starts a new context.
+        """Make a turn (new prompt tokens and a reply) for each reply.
 
-        Raises OtherTokens if recorded tokens belong to another prompt or text.
+        A reply that continues no earlier reply starts a new conversation. Raises OtherTokens if
+        recorded prompt ids or the text of recorded reply ids differ from the chat.
         """
 
         async def written(conversation: Conversation) -> Message:
@@ -218,7 +218,7 @@ class ChatPlayer:
 
     @cached_property
     def _rules(self) -> EpisodeRules:
-        """The rules of the experiment without limits on replies, turns and contexts."""
+        """The experiment's settings for episodes, without limits on turns and tokens."""
         return replace(
             self.spec,
             stop=(),
@@ -288,9 +288,7 @@ class ChatPlayer:
 
 
 def calls_of(trajectory: Trajectory) -> list[RecordedCall]:
-    """Return the recorded call of each turn: token ids of its prompt and reply, log-probabilities,
-    and loss mask.
-    """
+    """Return the prompt ids, reply ids, log-probabilities and loss mask of each turn."""
     tokens, calls = defaultdict[int, tuple[int, ...]](tuple), list[RecordedCall]()
     for turn in trajectory.turns:
         prompt, trains = (*tokens[turn.context], *turn.given.tokens), trajectory.trains(turn)
@@ -319,7 +317,7 @@ def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
 def recorded(
     warm_start: WarmStart, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """Convert the chats in a warm start's file; see `played_chats` for the result."""
+    """Convert the chats in the file of `warm_start.demonstrations`, as `played_chats` does."""
     path = chat_file(warm_start.demonstrations)
     assert path is not None
     return played_chats(construct(ChatFile, warm_start.settings), path, player)
@@ -364,7 +362,7 @@ def _trained(turn: Turn, reply: RecordedReply) -> Turn:
 
 
 def _require_reasoning(replies: Sequence[RecordedReply], turns: Sequence[Turn]) -> None:
-    """Raise ValueError if a reply has reasoning, but the template leaves it out."""
+    """Raise ValueError if a reply has reasoning that the chat template leaves out."""
     for recorded_reply, turn in zip(replies, turns, strict=True):
         reply = recorded_reply.message
         if reply.reasoning and turn.reply.reasoning != reply.reasoning:
@@ -376,7 +374,7 @@ def _require_reasoning(replies: Sequence[RecordedReply], turns: Sequence[Turn]) 
 
 
 def _require_room(turns: Sequence[Turn], limit: int) -> None:
-    """Raise ValueError if a context has more than `limit` tokens."""
+    """Raise ValueError if a context (prompt and replies) has more than `limit` tokens."""
     tokens = Counter[int]()
     for turn in turns:
         tokens[turn.context] += len(turn.given.tokens) + sum(len(s.tokens) for s in turn.sampled)

@@ -43,7 +43,7 @@ class NewReward:
 
     @property
     def identity(self) -> list[JSON]:
-        """The values that identify this reward in the key of the new scores.
+        """The values that identify this reward in the store key of the new scores.
 
         They are the reward's path, its weight and settings, the version of the stage `score`, and
         the digests of the reward's source files.
@@ -57,8 +57,8 @@ class RescoredStep:
     """The episodes of a training step with their old and new scores.
 
     `step` is 0 for episodes that do not belong to a training run (`play:NAME`). `artifact` contains
-    the new scores, or is None if an episode lacks a new score. Failed episodes are ignored here,
-    because they never get a score.
+    the new scores, or is None if an episode lacks a new score. Failed episodes never get
+    a score, so they do not count for `artifact`.
 
         RescoredStep(
             7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."),
@@ -117,9 +117,9 @@ def rescored(
     """Score the stored episodes of a step with new rewards. If `step` is None, score all steps.
 
     If an earlier call has stored the new scores of a step, they are read from the store. Otherwise
-    the scores are computed, and stored if all episodes have a score. Failed episodes are ignored
-    here, because they never get a score. Raises ValueError if the step lacks scores of the run's
-    own rewards, and FileNotFoundError if the episodes of a step were removed.
+    the scores are computed, and stored if all episodes that did not fail have a score. Raises
+    ValueError if the step lacks scores of the run's own rewards, and FileNotFoundError if the
+    episodes of a step were removed.
     """
     agent = recorded_settings(known_run(store, run)).agent.use
     layout = RunLayout(run)

@@ -111,7 +111,7 @@ def score(
 def check_rewards(
     episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
 ) -> None:
-    """Check the scores of demonstrations that were played on trial before a warm start.
+    """Check the scores of a few demonstrations that are played before a warm start as a test.
 
     Raises GateClosed if more than two demonstrations lack a reward, and their share is above
     `unscored`. Demonstrations with the ending FAILED need no reward.
@@ -129,8 +129,7 @@ def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path
     episodes can be scored only together with the other batches. These episodes are missing in the
     result, and `score_episodes` scores them later:
 
-    - Episodes without a valid score. For example, `Score.by_speaker` may contain a speaker that
-      occurs only in another batch.
+    - Episodes that the rewards fail to score without the other batches
     - All episodes, if a reward compares the episodes of a problem. These episodes may be in several
       batches.
     """
@@ -148,7 +147,7 @@ def _counted(
     played: Sequence[Trajectory],
     outcomes: Mapping[str, Sequence[bool]],
 ) -> list[LedgerRow]:
-    """Set `kind` and `solved` in the rows of a ledger.
+    """Set `kind` and `solved` in the rows of a ledger (a table with a row for each problem).
 
     `kind` is the kind of the problem (see `ProblemSchedule.kind_of`). Problems of one kind share a
     pass rate. `solved` is the number of episodes that solved the problem.

@@ -70,8 +70,8 @@ def rollout_services(
     """Start the sampler and the workers. They are stopped at the end of the `with` block.
 
     The sampler can load `model` and the policies that are trained from it. With `scripted`, no
-    sampler server is started. Raises ValueError if the policy of a frozen speaker is missing, or if
-    its tokenizer differs from the tokenizer of `model`.
+    sampler server is started. Raises ValueError if the policy of a frozen (untrained) speaker is
+    missing, or if its tokenizer differs from the tokenizer of `model`.
     """
     samplers = Samplers(experiment, endpoint_of(experiment.store, model))
     serving = nullcontext("") if scripted else samplers.server(model, owner, logs)
@@ -93,7 +93,7 @@ def local_player(
     """Start a LocalPlayer, which plays episodes in this process, and start its environments.
 
     `server` is the address of the vLLM server, or "" to sample without a server. At the end of the
-    `with` block, a job that still runs in another thread is cancelled.
+    `with` block, episodes that still run in another thread are cancelled.
     """
     experiment = samplers.experiment
     with environments_here(experiment.whole) as resources:

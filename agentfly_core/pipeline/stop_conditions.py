@@ -177,9 +177,10 @@ def _allow_unscored(
 
 
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
-    """Raise GateClosed if `causes` has more than `most` items.
+    """Raise GateClosed if there are more than `most` failures.
 
-    The message names `setting`, which determines the allowed share.
+    `causes` has the cause of each failure. `share` is the allowed share of failures, and the
+    message names the setting that contains it.
     """
     if len(causes) > most:
         frequent = sentence("; ".join(cause for cause, _ in Counter(causes).most_common(3)))

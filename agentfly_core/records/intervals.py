@@ -56,9 +56,9 @@ def wilson(successes: float, trials: int) -> Interval:
     and z = 1.96 (Wilson 1927, JASA 22). This interval contains p and is within [0, 1].
 
     `trials` is the number of problems n. With one episode per problem, `successes` is the number of
-    solved problems. With several episodes, `successes` is the sum over problems of the share of
-    solved episodes. The interval is then conservative (too wide). Raises ValueError unless 0 <=
-    successes <= trials and trials >= 1.
+    solved problems. With several episodes, `successes` is the sum of each problem's share of solved
+    episodes, and the interval is conservative (too wide). Raises ValueError unless 0 <= successes
+    <= trials and trials >= 1.
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(
@@ -142,8 +142,8 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
 
     The error rate is the probability of a bound above the true mean. The added values keep this
     rate near `level`. The list shows the largest error rates for 50 to 1,000 problems at a level of
-    5 %. In each line, the first rate is for two equal policies. For the second rate, the new policy
-    is worse than the old policy, by the largest loss that a promotion accepts.
+    5 %. The first rate in each line is for two policies with equal success rates. The second rate
+    is for a new policy that is worse by the largest loss that a promotion accepts.
 
     - without added values: 6.5 % and 19 %
     - with +reach and -reach (Bonett and Price 2012, Journal of Educational and Behavioral

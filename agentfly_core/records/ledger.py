@@ -26,8 +26,9 @@ ProblemOutcome = Literal["used", "zero_spread", "unscored"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """The outcome of a problem in a step: `LedgerRow(7, "single", "add-41-58", 8, 8, 0.625,
-    "used")`.
+    """The outcome of a problem in a training step.
+
+    `LedgerRow(7, "single", "add-41-58", episodes=8, scored=8, reward=0.625, outcome="used")`
 
     - `episodes`: the number of the problem's episodes
     - `scored`: the number of these episodes that have a reward
@@ -53,7 +54,7 @@ class LedgerRow:
 def ledger(
     step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]
 ) -> list[LedgerRow]:
-    """Return one row for each problem of a step, sorted by the problem's id."""
+    """Return the outcome of each problem of a step, sorted by the problem's id."""
     by_id = {score.trajectory_id: score for score in scores}
     problems: dict[tuple[str, str], list[Earned | None]] = {}
     for episode in by_episode(trajectories):
@@ -98,7 +99,7 @@ def pass_rates(folder: Path) -> PassRates:
 
 
 def together(steps: Iterable[PassRates]) -> PassRates:
-    """Add up the solved and the scored episodes of several steps for each kind of problem.
+    """Add up the counts of solved and scored episodes of several steps, per kind of problem.
 
     The result is sorted by the names of the kinds.
     """

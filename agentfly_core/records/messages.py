@@ -22,7 +22,7 @@ from agentfly_core.system.formats.json_value import JSON
 _as_key = json.JSONEncoder(sort_keys=True, default=repr).encode
 _ID = re.compile("[a-zA-Z0-9]{9}")
 CALL, CALL_END = "<tool_call>", "</tool_call>"
-"""Tokens around a call in the Hermes format."""
+"""Tokens before and after a tool call in the Hermes format."""
 
 
 def read_text(item: Message | Observation) -> str:

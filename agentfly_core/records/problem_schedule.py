@@ -17,8 +17,8 @@ from agentfly_core.records.trajectory import Problem, tag
 from agentfly_core.system.formats import hashing
 
 SELDOM = 0.01
-"""Added to each sampling weight of a curriculum. With this addition, kinds of problems that are
-always or never solved are still drawn sometimes.
+"""The number that is added to each sampling weight of a curriculum. With this addition, kinds of
+problems that are always or never solved are still drawn sometimes.
 """
 
 
@@ -168,7 +168,7 @@ class ProblemSchedule:
         """Return the largest number of problems of a task that one step may need.
 
         This number includes the problems of refills (rounds that replace problems). With a
-        curriculum, it counts all candidates from which the step draws its problems.
+        curriculum, the number includes all candidates from which the step draws its problems.
         """
         curriculum = self.rollout.curriculum
         most = self.problems[task] * (1 + self.rollout.refills)
@@ -201,9 +201,9 @@ class ProblemSchedule:
         """Return the kind of a problem. Pass rates are counted for each kind.
 
         The kind is the text of the fact (entry of `Problem.facts`) that `rollout.curriculum.by`
-        names. In a mixture of tasks, the task's name precedes it: `shop/easy`. If the setting is
-        empty, the kind is the problem's id. Raises ValueError if the problem does not have the
-        fact.
+        names. In a mixture of tasks, the kind begins with the task's name: `shop/easy`. If
+        `rollout.curriculum.by` is empty, the kind is the problem's id. Raises ValueError if the
+        problem does not have the fact.
         """
         by = self.rollout.curriculum.by if self.rollout.curriculum else ""
         if not by:

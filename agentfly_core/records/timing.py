@@ -1,5 +1,6 @@
-"""Timings of episodes. They are stored in the folder of a shard (a batch of episodes that are
-played together), but the shard's digest does not cover them.
+"""Timings of episodes, stored in the folder of a shard (a batch of episodes played together).
+
+The timings are not part of the shard's digest.
 """
 
 import time
@@ -54,12 +55,12 @@ class Timing:
 
 
 def moment() -> float:
-    """Return the time in seconds since 1970. Within a process, it never decreases."""
+    """Return the time in seconds since 1970. The time never decreases within a process."""
     return _BEGUN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
-    """Write the timings of a shard (batch of episodes) to a file in its folder."""
+    """Write the timings of a shard (batch of episodes) to a file in the shard's folder."""
     rows = [
         {"trajectory_id": timing.trajectory_id, **asdict(span)}
         for timing in timings

@@ -49,7 +49,7 @@ class Message:
 
     `reasoning` is the reasoning text of a reply, without the template's tags. `cut` means that the
     token limit ended the reply, so its text may be incomplete. `rewritten` means that the template
-    renders this message with tokens that differ from the sampled tokens.
+    renders the reply with other tokens than the policy sampled.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -64,8 +64,8 @@ class Message:
 class Observation:
     """A tool's answer, or the message about a wrong call: `Observation("calculator", "99")`.
 
-    `reward` is the reward that the tool gives for this call. It is added to `Turn.reward`. The
-    model does not see it.
+    `reward` is the reward that the tool gives for this call. This reward is added to `Turn.reward`,
+    and is hidden from the model.
     """
 
     tool: str
@@ -76,19 +76,19 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Tokens that the model read, which are never trained: `Given((1, 87, 203, 4))`."""
+    """Tokens that the model read: `Given((1, 87, 203, 4))`. These tokens are never trained."""
 
     tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens of a reply, with the log-probability of each at the sampling temperature.
+    """Tokens of a reply, with the log-probability of each token at the sampling temperature.
 
-    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies` has
-    the entropies of the tokens' distributions in nats, if the agent asks for them. With vLLM, they
-    are estimates. `trained` is False for tokens that the policy did not choose, such as a forced
-    end of reasoning. Raises ValueError if the lengths differ.
+    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. If the agent
+    requests entropies, `entropies` has the entropy of each token's distribution in nats (with vLLM,
+    an estimate). `trained` is False for tokens that the policy did not choose, such as a forced end
+    of reasoning. Raises ValueError if `logprobs` or `entropies` have another length than `tokens`.
     """
 
     tokens: tuple[int, ...]
@@ -139,13 +139,13 @@ class Turn:
 
     - `given`: the tokens added to the context before the reply
     - `sampled`: the tokens of the reply; empty if a chat service replies for an untrained role
-    - `context`: turns with the same value form one sequence of tokens
+    - `context`: the index of the token sequence to which this turn belongs
     - `call`: the index of the reply in the episode: 0, 1, ...
     - `temperature`: the temperature of this reply, or None for the experiment's temperature
     - `state`: the results of `Environment.state_key` before the reply, joined by spaces
     - `reward`: the sum of the rewards of the tools that the reply called, or None
     - `pictures`: SHA-256 digests of the pictures that the model read
-    - `continues`: the index of the conversation's previous turn, if this turn starts a new context
+    - `continues`: if this turn starts a new context, the index of the turn before it in the chat
     """
 
     read: tuple[Message | Observation, ...]
@@ -170,8 +170,8 @@ class Turn:
 class Problem:
     """A problem: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
 
-    Rewards read `facts`. `task` is the name of the problem's task in a mixture (several tasks in
-    one experiment). If a problem begins with several messages, they are in `messages`, and `prompt`
+    `facts` has data for rewards. `task` is the name of the problem's task if the experiment has
+    several tasks. If a problem begins with several messages, they are in `messages`, and `prompt`
     is the text of the last user message. `tools` has the names of the tools of this problem, or is
     None for all tools of the experiment.
     """
@@ -185,7 +185,7 @@ class Problem:
 
 
 def of_task(problem: Problem, task: str) -> Problem:
-    """Assign a problem to a task. In a mixture, the task's name is put before the problem's id."""
+    """Assign a problem to a task. If there are several tasks, put the task's name before the id."""
     if task == SINGLE:
         return problem
     return replace(problem, id=f"{task}/{problem.id}", task=task)
@@ -210,8 +210,8 @@ def tag(problem: Problem, fact: str, setting: str) -> str:
 class Ending(StrEnum):
     """Why an episode ended.
 
-    AGENT_ERROR is an error of the agent after its first reply. The episode is scored. FAILED is an
-    error of a service, or of the agent before its first reply. The episode is not scored.
+    With AGENT_ERROR, the agent raised an error after its first reply. The episode is scored. With
+    FAILED, a service failed, or the agent failed before its first reply. The episode is unscored.
     """
 
     TERMINAL = "terminal"
@@ -228,7 +228,7 @@ class Score:
     """A reward's value: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
 
     `by_speaker` has separate values for speakers: `Score(1.0, by_speaker={"planner": 0.5,
-    "worker/1": 0.0, "worker/2": 1.0})`. Advantages then compare worker/2 only with worker/2 in the
+    "worker/1": 0.0, "worker/2": 1.0})`. Advantages then compare worker/2 with worker/2 in the
     problem's other episodes. Workers that are missing in `by_speaker` are compared with each other.
     """
 
@@ -286,7 +286,7 @@ class Trajectory:
     - `observed`: the value of each reward that reads an environment, by the reward's name
     - `error`: the error message, if the ending is FAILED or AGENT_ERROR
     - `answered`: the answer that the agent set
-    - `policy`: empty for a trained role, else for example `run:demo@7`, `endpoint:gpt` or `self`
+    - `policy`: empty for a trained role, else the role's policy, such as `run:demo@7`
     """
 
     id: str
@@ -345,7 +345,7 @@ class Trajectory:
 
     @property
     def own_turns(self) -> tuple[Turn, ...]:
-        """The turns after the fork from another trajectory. Without a fork, all turns."""
+        """The turns after the fork from another trajectory, or all turns if there was no fork."""
         return self.turns[self.branch.turns if self.branch else 0 :]
 
     @property
@@ -358,7 +358,7 @@ class Trajectory:
 class Group:
     """The episodes of one problem, sorted by index (`chain`), for rewards that compare episodes.
 
-    Each episode has only its answering speaker's trajectory. FAILED episodes are left out.
+    Each episode has one trajectory, of the speaker that answered. FAILED episodes are left out.
     """
 
     trajectories: tuple[Trajectory, ...]
@@ -381,7 +381,7 @@ def team(episode: Sequence[Trajectory]) -> Team:
 
 
 def instance(agent: str) -> tuple[str, int]:
-    """Split a speaker's name: `worker/2` gives `("worker", 2)`, `worker` gives `("worker", 1)`."""
+    """Split a name into role and number: `worker/2` is ("worker", 2), `worker` is ("worker", 1)."""
     role, _, number = agent.partition("/")
     return role, int(number or 1)
 

@@ -19,7 +19,8 @@ from agentfly_core.sandbox.running import as_bytes, run
 
 SECONDS = 10.0
 MOST_SECONDS = 100.0
-"""The largest time limit in seconds that a problem may set for its tests (the fact `seconds`).
+"""The largest time limit in seconds that a problem may set for its tests, as
+`Problem.facts["seconds"]`.
 With a longer limit, the reward itself could time out, and the episode would lack a score.
 """
 DISK = 8 * MIB  # above the size of the files

@@ -70,8 +70,8 @@ async def expected_files(workspace: Workspace, problem: Problem) -> Score:
 async def hidden_check(workspace: Workspace, problem: Problem) -> float:
     """The result of the problem's check (a hidden shell script), a number from 0 to 1.
 
-    The check runs in a new sandbox with the files of the workspace. The fact `check` of the problem
-    describes the check. The dataset `datasets.harbor` makes facts such as
+    The check runs in a new sandbox with the files of the workspace. `problem.facts["check"]`
+    describes the check. With the dataset `datasets.harbor`, it is for example
 
         {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False, "seconds": 60.0}
 

@@ -47,7 +47,7 @@ def right_answers(problem: Problem) -> list[str]:
 def option_texts(problem: Problem) -> list[str]:
     """Return the fact `options` of a problem as texts.
 
-    Raises ValueError if it is not a list of texts and numbers, and for repeated options.
+    Raises ValueError if the fact is not a list of texts and numbers, or if an option is repeated.
     """
     options = _checked(problem.facts.get("options"), problem, "options")
     texts = [option if isinstance(option, str) else number_text(option) for option in options]
@@ -67,11 +67,11 @@ def number_text(number: float) -> str:
 
 
 def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Examples]:
-    """Make the `examples` function of a reward.
+    """Make the function `examples` of a Reward, with which `agentfly prepare` checks the reward.
 
     The function returns right and wrong answers to a problem. The right answers are read from the
-    fact `answer`. The wrong answers are the texts in the constant NO_ANSWER, and the results of
-    `mistaken` for each right answer.
+    fact `answer`. The wrong answers are the texts in the constant NO_ANSWER, and the texts that
+    `mistaken` makes from each right answer.
     """
 
     def of_problem(problem: Problem) -> Examples:

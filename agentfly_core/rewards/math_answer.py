@@ -49,12 +49,13 @@ def math(trajectory: Trajectory) -> float:
     The function `stated` extracts the answer from the reply, for example from a box.
 
     - Integers may be written as 99, 99.0 or 1,234. All other numbers may be written as fractions,
-      mixed numbers, or decimals. A decimal must be right when rounded to 6 decimal places. For
-      absolute values of at most 0.1, at least 6 significant digits must be right.
+      mixed numbers, or decimals. Decimals are compared after rounding to 6 decimal places. Values
+      of at most 0.1 (in absolute value) are rounded to at least 6 significant digits.
     - A number with a base, such as 1010_2, must have the expected base.
     - For words, case does not matter. All other answers are compared by their mathematical value.
     - Units are ignored.
-    - An answer is wrong if it copies the prompt, or if its comparison takes more than 5 s.
+    - An answer copied from the prompt is wrong, unless it is a number or the exact right answer.
+    - An answer is wrong if the comparison with the right answer takes more than 5 s.
     """
     return _judged(trajectory)
 
@@ -73,9 +74,9 @@ def _readable(problem: Problem) -> Examples:
 def math_with_tool(trajectory: Trajectory) -> Score:
     """A variant of the reward `math` that requires the use of a tool.
 
-    Without a tool result, the reward is 0. With a tool result, it is 1 for a right answer and 0.1
-    for a wrong answer. Errors, and results of the tool that ends the episode, do not count as tool
-    results. The partial score `right` is the reward `math`.
+    Without a tool result, the reward is 0. With a tool result, the reward is 1 for a right answer
+    and 0.1 for a wrong answer. Errors, and results of the tool that ends the episode, do not count
+    as tool results. The partial score `right` is the reward `math`.
     """
     right = _judged(trajectory)
     ended = trajectory.ending is Ending.TERMINAL
@@ -171,8 +172,8 @@ def _in_words(match: re.Match[str]) -> str:
 def _is_excluded(answer: str, right: str, prompt: str) -> bool:
     """Whether an answer is wrong even without a comparison of values.
 
-    This is the case if the answer is empty, has unbalanced braces, or copies the prompt. It is also
-    the case if the answer is an equation and the right answer is not.
+    An answer is wrong if it is empty, has unbalanced braces, or is copied from the prompt (except
+    numbers). An equation is wrong if the right answer is not an equation.
     """
     return (
         not answer
@@ -186,9 +187,9 @@ def _equal(expected: list[Any], answer: str) -> float:
     """Return 1.0 if an answer has the value of `expected`, else 0.0.
 
     If `expected` is an integer, the answer must be an integer, too. If `expected` is another
-    number, the answer must be a number. Before the comparison, decimals are rounded to PLACES
-    decimal places. If the absolute value of `expected` is at most 0.1, enough decimal places are
-    kept for at least PLACES significant digits.
+    number, the answer must be a number. Before the comparison, decimals are rounded to 6 decimal
+    places (the constant PLACES). If the absolute value of `expected` is at most 0.1, decimals are
+    rounded to at least 6 significant digits.
     """
     from math_verify import verify
 

@@ -22,8 +22,8 @@ _EXAMPLES = examples(lambda right: [f"{right} 7", f"7{right}"])
 async def qa_em(trajectory: Trajectory) -> float:
     """1 if the answer equals a right answer, else 0 ("exact match", arXiv 1606.05250, section 6.1).
 
-    Case, articles, punctuation and spaces are ignored. `gold.right_answers` reads the right answers
-    from the fact `answer`.
+    Case, articles, punctuation and spaces are ignored. The right answers are read from
+    `Problem.facts["answer"]` by `gold.right_answers`.
     """
     given = normalised(trajectory.answer or "")
     return float(given != "" and given in map(normalised, right_answers(trajectory.problem)))

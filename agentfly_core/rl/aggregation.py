@@ -1,7 +1,7 @@
-"""Aggregation: how the losses of tokens are combined to the loss of an optimizer step.
+"""Aggregation: the weights with which token losses are summed to the loss of an optimizer step.
 
 Each class computes the weights [rows, T] of sampled tokens. The batch has the rows of all ranks.
-The word "sequence" in names means a trajectory, even if the trajectory has several rows.
+"Seq" in names means a trajectory, even if the trajectory has several rows of the batch.
 """
 
 from typing import Annotated, Literal
@@ -65,7 +65,7 @@ class SeqSumNorm(Section):
 Aggregation = Annotated[
     TokenMean | SeqMeanTokenMean | SeqMeanTokenSum | SeqSumNorm, Field(discriminator="use"), BY_NAME
 ]
-"""The setting `aggregation`. In an experiment file, it is written as `token_mean`, or as
+"""The setting `aggregation`, written in an experiment file as `token_mean`, or as
 `{use: seq_sum_norm, horizon: 512}`.
 """
 

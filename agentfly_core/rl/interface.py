@@ -22,7 +22,7 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 class Advantages:
     """The advantages of sampled tokens, and the returns, which are the targets of the critic.
 
-    Both are [rows, T].
+    Both tensors are [rows of the batch, T tokens].
     """
 
     advantages: Tensor
@@ -51,8 +51,9 @@ class Outputs:
 class Loss:
     """The loss of a micro-batch, with metrics of its tokens.
 
-    Example: `Loss(tensor(0.031), {"train/clip_fraction": clipped})`. `total` is a weighted sum over
-    tokens. Each metric has a value for each token, [rows, T]. The mean of these values is logged.
+    Example: `Loss(tensor(0.031), {"train/clip_fraction": clipped})`. `total` is a weighted sum of
+    token losses. Each metric has a value for each token, [rows, T], and the mean of these values is
+    logged.
     """
 
     total: Tensor
@@ -85,8 +86,8 @@ class Needs:
     """Whether each problem has an additional greedy episode, for `Outcomes.baselines`."""
 
     compares_group: bool = False
-    """Whether advantages are differences from a baseline of the group. They are then 0 in a group
-    with one episode or with equal rewards.
+    """Whether advantages are differences from a baseline of the group. In a group with one episode
+    or with equal rewards, such advantages are 0.
     """
 
     drops_equal_groups: bool = False

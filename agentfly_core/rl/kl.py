@@ -88,7 +88,7 @@ class NoKL(Section):
 class LossKL(NoKL):
     """Adds the KL estimate, multiplied by `weight`, to the loss of each token.
 
-    The estimate k1 is not allowed, because the mean of its gradient is 0 on-policy.
+    The estimate k1 is not allowed, because on-policy the expected gradient of k1 is 0.
     """
 
     use: Literal["loss"] = "loss"

@@ -43,7 +43,8 @@ class Outcomes:
                       without a state key, the entry is the text of the messages since the
                       previous turn.
         leaves        ((0, 0), (1,))                 for each turn, the index of the trajectory that
-                      sampled the turn. Turns before a fork were sampled by the fork's parent.
+                      sampled the turn. The first turns of a fork (a trajectory that
+                      branched off from another one) were sampled by the other one.
         baselines     tensor([0.0, 0.0])             float64 [n], the reward of the greedy episode
                                                      of the group, nan without a greedy episode
         tasks         {"single": (0, 1)}             the trajectories of each task
@@ -72,7 +73,7 @@ class Outcomes:
         return {i for i, reward in enumerate(self.rewards.tolist()) if reaches(reward, bound)}
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-        """Apply the function `how` to each group. Return one result for each trajectory, [n].
+        """Apply `how` to each group of trajectories. Return one result per trajectory, [n].
 
         Each tensor in `values` also has one entry for each of the n trajectories. For two tensors,
         the call is `how(first, means_1, means_2)`. `first` has the entries of the first tensor for
@@ -118,7 +119,7 @@ def outcomes(
     - `weights`: the weight of each reward
     - `batch`: the tokens of the trajectories
     - `left_out`: trajectories that the update does not train, for example because their score is
-      missing. They are needed to compute `leaves` for their forks in `trajectories`.
+      missing. They may have sampled the first turns of trajectories that branched off from them.
 
     Raises ValueError if a trajectory is unscored, or if a turn without sampled tokens has a reward.
     """
@@ -177,9 +178,9 @@ def _leaves(
 ) -> tuple[tuple[int, ...], ...]:
     """Return, for each turn of each trajectory, the number of the trajectory that sampled the turn.
 
-    Turns that a fork has in common with its parent were sampled by the parent. The number of a
-    trajectory is its index in [*trajectories, *left_out]. A parent that is not in this list gets
-    the next unused number.
+    A fork is a trajectory that branched off from its parent. Turns before that point were sampled
+    by the parent, and both trajectories contain them. The number of a trajectory is its index in
+    [*trajectories, *left_out]. A parent that is not in this list gets the next unused number.
     """
     everything = [*trajectories, *left_out]
     numbers = {one.id: number for number, one in enumerate(everything)}
@@ -196,10 +197,10 @@ def _leaves(
 
 
 def over_leaves(values: Tensor, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
-    """Average the values [rows, T] of tokens that a parent and its forks have in common.
+    """Average the values [rows, T] of tokens that several trajectories have in common.
 
-    Forks contain sampled tokens of their parent. Such a token gets the mean of its values in all
-    trajectories that contain it.
+    A fork is a trajectory that branched off from its parent, so it contains sampled tokens of the
+    parent. Such a token gets the mean of its values in all trajectories that contain the token.
     """
     layout = sequences(batch, len(outcomes.leaves))
     tokens = _token_numbers(layout, outcomes.leaves)

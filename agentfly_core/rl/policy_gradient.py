@@ -26,7 +26,7 @@ class PolicyGradient(ABC):
       use: grpo
       policy_loss: {use: clip, low: 0.2, high: 0.28}
       aggregation: token_mean
-      correction: {use: token_tis, cap: 2.0}          # corrects differences of sampler and learner
+      correction: {use: token_tis, cap: 2.0}          # for different sampler and learner logprobs
       kl: {use: loss, weight: 0.001, reference: run:base@40}    # the default reference is `start`
       skip_cut: true                                  # leave out episodes that a limit ended
       credit: tree_hard                               # a token that is in several trajectories
@@ -86,7 +86,7 @@ class PolicyGradient(ABC):
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """Compute the advantages from the outcomes of a whole update.
 
-        If the KL penalty is a RewardKL, it is first subtracted from the rewards. With the setting
+        A KL penalty of the type RewardKL is first subtracted from the rewards. With the setting
         `skip_cut`, trajectories that ended at a limit get the advantage 0.
         """
         estimate = self.advantages(self.penalty.on_rewards(outcomes, batch), batch)

@@ -56,7 +56,7 @@ class Child:
     The child gets the variables in `env` in addition to the inherited environment variables.
     `folder` is the child's private TMPDIR and also contains its stderr. The folder exists from
     `start` to `end`. If the Python process dies, the child's stdin is closed. The child should then
-    exit. If it does not, the next process that starts environments kills it.
+    exit. A child that keeps running is killed by the next process that starts environments.
     """
 
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
@@ -101,8 +101,8 @@ class Child:
         """Send a JSON value and return the answer. Concurrent calls are processed in sequence.
 
         Raises ServiceFailure if the process is dead, does not answer within `seconds`, or answers
-        with invalid JSON. After such an error or a cancellation, the process is killed. Otherwise,
-        a late answer would be read as the answer to the next request.
+        with invalid JSON. After such an error or a cancellation, the process is killed, so that
+        the next request cannot read a late answer.
         """
         # NaN is not allowed, because strict JSON parsers reject it
         line = json.dumps(question, allow_nan=False).encode() + b"\n"

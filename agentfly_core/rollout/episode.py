@@ -51,7 +51,7 @@ class Episode(Speaker):
     """One attempt of an agent at a problem.
 
     An agent is a function `async def agent(episode: Episode) -> Ending`. A speaker is a participant
-    that samples replies. The episode itself is the main speaker. It has the agent's `name` and the
+    that samples replies. The episode itself is the main speaker, with the agent's `name` and the
     experiment's tools.
 
     - `opening`: the system message, the messages of the problem, and the texts that the method
@@ -60,7 +60,7 @@ class Episode(Speaker):
     - `closing`: the tool results after the last reply; the model has not read them
     - `speakers`: all speakers; the first one is the main speaker
     - `session`: the sampler of the replies, shared with concurrent episodes
-    - `makes`: for each role with a chat service, a function that creates a speaker of the role
+    - `makes`: maps each role that a chat service plays to a function that creates its speakers
     - `counts`: counts of events, which become metrics
     """
 
@@ -103,7 +103,7 @@ class Episode(Speaker):
 
     @property
     def memory(self) -> Path:
-        """The folder with the policy's memory: files that the function `agent.remembers` made.
+        """The folder with the policy's memory: files that the function in `agent.remembers` wrote.
 
         The folder is empty if the policy does not have a memory yet. Do not write to this folder.
         """
@@ -136,8 +136,8 @@ class Episode(Speaker):
         `instance` 2 and the name `searcher/2`. By default, speakers are numbered in the order in
         which they are added. Within `gather`, this order is not fixed, so `instance` is required.
 
-        Raises ValueError if the name is taken, or if a tool needs an environment that the episode
-        does not have. Also raises ValueError if a required `instance` is missing.
+        Raises ValueError if the name is taken, if a required `instance` is missing, or if the
+        episode lacks an environment that a tool needs.
         """
         there = sum(one.role == role for one in self.speakers)
         name = self._name(role, there + 1 if instance is None else instance)
@@ -167,12 +167,12 @@ class Episode(Speaker):
         `work`.
 
         The seeds of replies do not depend on timing. Limits such as `max_turns` apply to each
-        coroutine separately. Only the coroutine's own replies and the replies before `gather` count
-        towards a limit.
+        coroutine separately: they count the coroutine's own replies and the replies before
+        `gather`.
 
-        If coroutines raise errors, one error is raised after all coroutines have ended. This is the
-        first error that is not an EpisodeOver. If all errors are EpisodeOver, the first is raised.
-        Raises ServiceFailure if the coroutines wait for each other.
+        If coroutines raise errors, one of the errors is raised after all coroutines have ended:
+        the first error of another class than EpisodeOver, or else the first EpisodeOver. Raises
+        ServiceFailure if the coroutines wait for each other.
         """
         branch = self.history
         branches = branch.fork(len(work))
@@ -258,12 +258,12 @@ class Episode(Speaker):
             number = await episode.fork(2)  # three episodes continue from here
             await episode.reply(Message("user", f"Try approach {number}."))
 
-        In each fork the agent's code runs from its beginning. Up to this call the agent gets the
-        recorded replies and tool results, so nothing is sampled. At this call, the environments are
-        restored from snapshots. If an environment does not implement `snapshot`, the tools are
-        executed again instead. Up to this call, the agent's requests and the tool results must
-        equal the recorded ones. Otherwise the fork ends FAILED. Recorded replies count towards
-        limits such as `max_turns`, too.
+        In each fork, the agent's code runs from its beginning. Until the code calls `fork`, it gets
+        the recorded replies and tool results, and nothing is sampled. Then the environments are
+        restored from snapshots. If an environment lacks `snapshot`, the tools are executed again
+        instead. If the agent's requests or the tool results differ from the recorded requests or
+        results, the fork ends with Ending.FAILED. Recorded replies count towards limits such as
+        `max_turns`.
 
         Raises ValueError inside `gather` or `branch`, or if `rollout.branching` is set. Raises
         ServiceFailure if a snapshot fails.
@@ -304,10 +304,10 @@ class Episode(Speaker):
                 await self.state.do(self._close(trunk))
 
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
-        """Register `count` concurrent branches that begin with the history of `trunk`.
+        """Report `count` concurrent branches to the sampler, each with the history of `trunk`.
 
-        While these branches run, `trunk` requests no replies. Therefore, the first branch takes the
-        place of `trunk` in the sampler's count of running coroutines.
+        The sampler counts running coroutines. The first branch is not reported, because `trunk` is
+        already counted, and requests no replies while the branches run.
         """
         for _ in range(count):
             if trunk.parts:
@@ -352,8 +352,8 @@ class RolloutSpec(EpisodeRules):
     - `deadline`: the time limit of an episode in seconds
     - `limits`: maps each environment class to its maximum number of instances
     - `at_once`: the maximum number of concurrent episodes
-    - `tasks`: maps the name of each task to the spec of the task, if the experiment trains several
-      tasks. A spec with `tasks` has the tools and rewards of all tasks.
+    - `tasks`: if the experiment trains several tasks, maps the name of each task to its spec. The
+      spec that contains `tasks` has the tools and rewards of all tasks.
     """
 
     rewards: tuple[Reward, ...]
@@ -364,7 +364,7 @@ class RolloutSpec(EpisodeRules):
     tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> RolloutSpec:
-        """Return the spec of the problem's task, with only the tools that the problem selects.
+        """Return the spec of the problem's task. If the problem lists tools, only these are kept.
 
         Raises ValueError if the problem selects a tool that the experiment does not have.
         """

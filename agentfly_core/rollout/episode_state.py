@@ -26,15 +26,18 @@ from agentfly_core.system.formats.text import fault
 R = TypeVar("R")
 STATE_SECONDS = 30.0
 current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
-"""The branch that `Episode.gather` or `Episode.branch` made for the running coroutine, or None."""
+"""The history of replies that `Episode.gather` or `Episode.branch` made for the running coroutine.
+
+The value is None in coroutines outside of both methods.
+"""
 
 
 @dataclass
 class EpisodeState:
     """State that all speakers of an episode share, such as the environments.
 
-    `session` samples their replies. `spans` records when replies, tool calls and other work began
-    and ended.
+    `session` samples the speakers' replies. `spans` records when replies, tool calls and other work
+    began and ended.
     """
 
     spec: EpisodeSpec
@@ -54,14 +57,12 @@ class EpisodeState:
     over: bool = False
     """Whether the agent has ended. Requests from its remaining asyncio tasks are refused."""
     _opened: int = 0
-    """The number of open branches that the sampler counts in addition to the episode's first
-    branch.
-    """
+    """The number of running branches (concurrent coroutines) reported to the sampler, minus 1."""
     _requests: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @property
     def branch(self) -> EpisodeBranch:
-        """The branch (a history of replies) of the coroutine that reads this property."""
+        """The branch (history of replies) of the current coroutine."""
         return current_branch.get() or self.trunk
 
     @property
@@ -98,10 +99,10 @@ class EpisodeState:
             await state_of(one, "restore", partial(one.restore, snapshot[kind]))
 
     async def state_key(self) -> str:
-        """Return the names of the environments' states, joined by spaces.
+        """Return the results of `Environment.state_key` of all environments, joined by spaces.
 
-        `Environment.state_key` returns each name. Empty names are left out. Raises
-        NotImplementedError if this method raises it, and ServiceFailure for any other error.
+        Empty results are left out. If a call of `Environment.state_key` raises NotImplementedError,
+        this error is raised. Raises ServiceFailure for any other error of such a call.
         """
         return " ".join(filter(None, [await _state_key(one) for one in self.environments.values()]))
 
@@ -124,9 +125,9 @@ class EpisodeState:
     async def begin_at(self, origin: ForkOrigin) -> None:
         """Restore the environments and the problem's facts to their state at the fork `origin`.
 
-        A forked episode calls this method after it has repeated its parent's replies. If `origin`
-        lacks a snapshot, nothing is restored, because the forked episode has executed the parent's
-        tool calls again.
+        A forked episode calls this method after it has repeated the replies of the original
+        episode. Without a snapshot in `origin`, nothing is restored. In this case, the forked
+        episode has executed the original episode's tool calls again.
         """
         if origin.snapshot is not None:
             await self.restore(origin.snapshot)
@@ -135,9 +136,9 @@ class EpisodeState:
     async def do(self, work: Coroutine[None, None, R], held: bool = False) -> R:
         """Run a request (a reply, a tool call or a snapshot) as a task that `end` can cancel.
 
-        `held` is True for a reply of a sampler that samples in batches. Such a sampler first waits
-        until each running coroutine of the episode has requested a reply. Raises EpisodeOver if the
-        episode is over or the agent was cancelled.
+        `held` is True for a request of a reply from a sampler that samples in batches. Such a
+        sampler samples only after each running coroutine of the episode has requested a reply.
+        Raises EpisodeOver if the episode is over or the agent was cancelled.
         """
         if self.over or is_cancelled():
             work.close()
@@ -157,8 +158,8 @@ class EpisodeState:
     async def end(self) -> None:
         """Cancel all running requests of the agent, and refuse its later requests.
 
-        The method is called when the agent has ended. At this time, tasks that the agent started
-        may still be running, and may still make requests.
+        The method is called when the agent has ended. Asyncio tasks that the agent started may
+        then still be running.
         """
         self.over = True
         for request in self._requests:
@@ -200,10 +201,10 @@ class EpisodeState:
 
 
 async def state_of(environment: Environment, method: str, work: Callable[[], Awaitable[R]]) -> R:
-    """Call `work`, which calls a method of the environment, and return the result.
+    """Await `work()`, which calls a method of the environment, and return the result.
 
-    `method` is the name of the called method, such as "snapshot". Raises NotImplementedError if the
-    environment does not implement this method, and ServiceFailure for any other error.
+    `method` is the name of this method, such as "snapshot". Raises NotImplementedError if the
+    environment does not implement the method, and ServiceFailure for any other error.
     """
     kind = type(environment).__name__
     try:

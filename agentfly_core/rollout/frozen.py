@@ -1,4 +1,4 @@
-"""Speakers that are not trained: an earlier policy or a chat service replies for them."""
+"""Untrained speakers (agents of an episode), played by earlier policies or chat services."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Cast(SamplerSession):
         dies.
 
         Some sessions start a batch only when each running branch (concurrent coroutine) has
-        requested a reply. Two such sessions could wait for each other forever. Therefore, while
-        a branch waits for `sessions[i]`, the earlier sessions count this branch as ended.
+        requested a reply. To prevent a deadlock between two such sessions, a branch that waits for
+        `sessions[i]` is not counted as running in `sessions[:i]`.
         """
         place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
         for session in self.sessions[:place]:
@@ -64,19 +64,19 @@ class Cast(SamplerSession):
                 session.open()
 
     def open(self) -> None:
-        """Tell each sampler session that one more branch (concurrent coroutine) is running."""
+        """Count one more running branch (concurrent coroutine) in each sampler session."""
         for session in self.sessions:
             session.open()
 
     def close(self) -> None:
-        """Tell each sampler session that a branch (concurrent coroutine) has ended."""
+        """Count one running branch (concurrent coroutine) less in each sampler session."""
         for session in self.sessions:
             session.close()
 
     def of(self, speaker: str) -> SamplerSession:
         """Return the sampler session of the policy that replies for a speaker.
 
-        If a chat service replies for the speaker, return this Cast.
+        For a speaker of a chat service, there is no such session, so return this Cast.
         """
         role = speaker.partition("/")[0]
         # a chat service answers requests one by one, and has no hidden states
@@ -90,9 +90,9 @@ async def cast(
 ) -> AsyncIterator[Cast]:
     """Open the sampler sessions and chat services for a batch of concurrent episodes.
 
-    `sampler` samples the trained policy. `frozen` maps roles to the policies and chat services that
-    reply for them. `episodes` is the number of episodes that run at once. Raises ValueError if the
-    API key of a chat service is missing.
+    `sampler` samples the trained policy. `frozen` maps each untrained role of an episode to the
+    policy or chat service that plays the role. `episodes` is the number of episodes that run at
+    once. Raises ValueError if the API key of a chat service is missing.
     """
     samplers, places = [sampler], dict[str, int]()
     chats: dict[str, ChatClient] = {}
@@ -116,7 +116,7 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """A speaker for which a chat service replies. The replies are text without tokens.
+    """A speaker (agent of an episode) for which a chat service replies with text, without tokens.
 
     Replies are limited only by `max_turns` and `max_tokens`. The service counts `max_tokens` with
     its own tokenizer.

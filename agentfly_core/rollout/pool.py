@@ -1,6 +1,6 @@
 """A pool of environments of one class.
 
-The environments start in parallel. Each is leased to one episode at a time.
+The environments start in parallel. Each environment is leased to one episode at a time.
 """
 
 import asyncio
@@ -271,8 +271,8 @@ class Pool:
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
         """Start a task that ends the lease of an instance, and return this task.
 
-        If `well` is true, the instance can be leased again. Otherwise it is closed. Further calls
-        for the same lease return the first task.
+        If `well` is true, the instance can be leased again. Otherwise the instance is closed.
+        Further calls for the same lease return the first task.
         """
         # Both the end of an episode and its deadline may return the instance. The instance must get
         # only one slot: with two slots, it would be leased to two episodes.

@@ -1,4 +1,4 @@
-"""Lease environments to episodes within limits.
+"""Lease environments to episodes, at most a fixed number of each class at a time.
 
 An environment is reset for each episode. All environments are closed at the end.
 """

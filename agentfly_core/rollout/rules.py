@@ -66,8 +66,8 @@ class EpisodeSpec:
     - `spares`: further episodes of the problem, for `rollout.branching`. Each fork of this episode
       replaces one spare, and gets the spare's `chain`. The remaining spares become the spares of
       the forks, which may fork again. Spares that no fork replaces are played as ordinary episodes.
-    - `blamed`: maps the ids of episodes that killed a worker process to errors. These episodes are
-      not played again.
+    - `blamed`: the error of each episode that killed a worker process, by the episode's id. These
+      episodes are not played again.
     - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
       one by one after all other episodes.
     """
@@ -119,7 +119,7 @@ class EpisodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedSpec(EpisodeSpec):
-    """An episode that branches off from the episode `parent` at the point `origin`."""
+    """A fork: an episode that branches off from the episode `parent` at the position `origin`."""
 
     parent: EpisodeSpec
     origin: ForkOrigin
@@ -143,7 +143,7 @@ class ForkedSpec(EpisodeSpec):
 
     @property
     def id(self) -> str:
-        """The id of the episode, derived from the parent's id and the position of the fork."""
+        """The id of the episode, derived from `parent.id` and the position of the fork."""
         return hashing.short(self.parent.id, *self.origin.place)
 
     def trajectory(self, speaker: str) -> str:
@@ -153,7 +153,7 @@ class ForkedSpec(EpisodeSpec):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A fixed policy that replies for a role of the agent.
+    """A fixed policy that replies for an untrained role (speaker) of the agent.
 
     Example: `FrozenPolicy("run:demo@7", sampler)`. `sampler` generates the replies of this policy.
     """
@@ -164,7 +164,7 @@ class FrozenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FrozenEndpoint:
-    """A chat service that replies for a role of the agent.
+    """A chat service that replies for an untrained role (speaker) of the agent.
 
     Example: `FrozenEndpoint("endpoint:gpt", ChatService(...))`.
     """
@@ -209,7 +209,7 @@ class Sampling(TypedDict, total=False):
 
     - `stop`: strings at which the reply ends. Each must be in `agent.stop`. The message does not
       contain the string at which the reply ended.
-    - `temperature`: the sampling temperature. Replies at 0 are greedy and are not trained.
+    - `temperature`: the sampling temperature. Replies at 0 are greedy and are not used in training.
     - `max_tokens`: the maximum length of the reply in tokens
     - `thinking`: switches reasoning on or off. Only the template `model` supports this setting.
     - `tools`: the tool schemas in the prompt. By default, these are the speaker's tools. Other
@@ -242,7 +242,7 @@ class EpisodeRules:
     - `end_tokens`: the tokens of the model that end a reply, in addition to the template's stop
       tokens
     - `memory`: the folder that `Episode.memory` returns; None means an empty folder
-    - `frozen`: maps each role that is not trained to the policy or chat service that replies for it
+    - `frozen`: the policy or chat service that replies for each untrained role (speaker), by role
     - `branching`: the settings of `rollout.branching`, or None if episodes do not branch
     """
 
@@ -361,9 +361,9 @@ class EpisodeRules:
     def too_long(self, prompt: Conversation, tokens: int, is_main: bool) -> Exception:
         """Return the error for a prompt of `tokens` tokens, which leaves no room for a reply.
 
-        The error is PromptTooLong if the problem itself is too long. The prompt then belongs to the
-        main speaker (`is_main`), and has only the system message and the messages of the problem.
-        For any other prompt, the error is EpisodeOver.
+        The error is PromptTooLong if the problem itself is too long: the prompt has only the system
+        message and the messages of the problem, and belongs to the main speaker (`is_main`), which
+        answers the problem. For any other prompt, the error is EpisodeOver.
         """
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)

@@ -63,7 +63,8 @@ async def play(
 ) -> PlayedEpisode:
     """Play an episode. The trajectory of the speaker that gave the final answer comes first.
 
-    Without an answer, the trajectory of the main speaker comes first.
+    If no speaker gave an answer, the trajectory of the main speaker (the speaker with the agent's
+    name) comes first.
 
     An episode ends FAILED if a service fails, if the episode exceeds its deadline, or if the agent
     raises an error before the first reply. If the agent raises an error after a reply, the
@@ -119,10 +120,11 @@ async def collect(
     """Play a shard (a batch) of episodes concurrently.
 
     After each episode, `watch` is called with the trajectory of the speaker that gave the final
-    answer, or of the main speaker if no speaker gave an answer. Forks and spare episodes (see
-    `EpisodeSpec`) are played after all other episodes have ended. Forks of these forks are played
-    in a further round, and so on. The composition of sampler batches is therefore independent of
-    the speed at which single episodes end.
+    answer, or of the main speaker if no speaker gave an answer. Forks (branches of
+    an episode), and spare episodes that no fork replaces (see `EpisodeSpec.spares`), are played
+    after all other episodes have ended. Forks of these forks are played in a further round, and so
+    on. The composition of sampler batches is therefore independent of the speed at which single
+    episodes end.
 
     At most `spec.at_once` episodes that need environments run at once. If one of the environment
     classes has a lower limit, this lower limit applies. So a running episode never waits for an
@@ -175,7 +177,7 @@ class _ShardPlay:
     played: list[PlayedEpisode] = field(default_factory=list)
 
     async def all(self, episode_specs: Sequence[EpisodeSpec]) -> dict[str, float]:
-        """Play all episodes, then their forks and spare episodes (see `EpisodeSpec`).
+        """Play all episodes, then their forks, and the spare episodes that no fork replaces.
 
         Return the metrics of the environments.
         """
@@ -353,7 +355,7 @@ def _record(
 ) -> list[Trajectory]:
     """Return the speakers' trajectories. The speaker that gave the final answer comes first.
 
-    Without an answer, the main speaker comes first.
+    If no speaker gave an answer, the episode's main speaker comes first.
     """
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     main, *others = episode.speakers

@@ -83,7 +83,7 @@ class Speaker:
         planner = episode.speaker("planner", system="Name the next step.")
         step = await planner.reply(Message("user", episode.problem.prompt))
 
-    The first speaker of the role `planner` has the `name` "planner", the second "planner/2".
+    In this example, "planner" is the role. A second speaker of this role is named "planner/2".
     """
 
     def __init__(
@@ -97,23 +97,23 @@ class Speaker:
 
     @property
     def role(self) -> str:
-        """The role of this speaker. A speaker with the name `planner/2` has the role `planner`."""
+        """The speaker's role, for example `planner` if the name is `planner/2`."""
         return self.name.partition("/")[0]
 
     async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
-        """Sample a reply in the speaker's default context; see `Context.reply`."""
+        """Sample a reply in the speaker's first context (conversation); see `Context.reply`."""
         return await self._first.reply(*read, **sampling)
 
     async def hidden(
         self, layers: Sequence[int] | None, *read: Message | Observation
     ) -> HiddenStates:
-        """Return hidden states in the speaker's default context; see `Context.hidden`."""
+        """Return hidden states for the speaker's first context; see `Context.hidden`."""
         return await self._first.hidden(layers, *read)
 
     async def reply_to(
         self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
     ) -> Message:
-        """Like `turn`, but return only the message, and raise EpisodeOver at a limit."""
+        """Sample a reply as `turn` does. Return its message, or raise EpisodeOver at a limit."""
         return _within_limits(await self.turn(messages, **sampling))
 
     async def turn(
@@ -140,7 +140,7 @@ class Speaker:
         return Context(self, *self._begin, *messages)
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        """Execute calls in order. Adjacent calls of parallel tools run concurrently.
+        """Execute calls in order. Adjacent calls of tools with `parallel=True` run concurrently.
 
         The observation of an invalid call is an error. Raises EpisodeOver after a successful call
         if the tool ends the episode. Raises ServiceFailure if a service fails.
@@ -177,7 +177,7 @@ class Speaker:
         settings: ReplySettings,
         context: Context | None = None,
     ) -> Reply:
-        """Sample a reply to `read`, the messages after `before`. Append the reply to `context`."""
+        """Sample a reply to `read`, which follows `before`. Append the new reply to `context`."""
         branch = self.history
         with branch.alone():
             work = self._reply(branch, before, read, settings)
@@ -205,7 +205,7 @@ class Speaker:
 
     @property
     def history(self) -> EpisodeBranch:
-        """The branch, i.e. the history of replies, of the current coroutine."""
+        """The branch of the current coroutine, which has the replies so far."""
         return self.state.branch
 
     @property
@@ -253,7 +253,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Return the parent's reply if this fork of an episode repeats it, else sample a reply."""
+        """Sample a reply, or repeat the original's reply in a forked (copied) episode."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):
@@ -318,7 +318,7 @@ class Speaker:
         prompt: str,
         form: Form,
     ) -> Reply | None:
-        """Return the parent's reply at `place` if this fork of an episode repeats it, else None."""
+        """Return the reply at `place` in the original of a forked (copied) episode, or None."""
         stored = self.state.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None
@@ -364,8 +364,8 @@ class Speaker:
         """Return the key of a reply in the episode. The key does not depend on timing.
 
         In the conversation that begins with the episode's first messages, the key is the reply's
-        index, if no other reply has this key. Other keys have the speaker, the prompt's digest, the
-        count of earlier replies to this prompt, and the branch of `gather`.
+        index, unless another reply has this index. Other keys have the speaker, the prompt's
+        digest, the count of earlier replies to this prompt, and the index of the `gather` branch.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

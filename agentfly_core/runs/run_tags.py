@@ -23,7 +23,8 @@ def change_tags(
 ) -> tuple[str, ...]:
     """Add and remove tags of a run, and return the tags that it now has.
 
-    The next sync sends the tags to MLflow. Raises ValueError if a tag is not a single word.
+    The next sync of the run with MLflow sends the tags. Raises ValueError if a tag is not a single
+    word.
     """
     if wrong := [word for word in added if not WORD.fullmatch(word)]:
         raise ValueError(

@@ -92,8 +92,8 @@ class Evaluation:
         `evaluate/test/reward_extra/exact/mean`.
 
         The limits of the 95 % intervals have the same names with `_low` and `_high` appended. The
-        metrics of the evaluations in `datasets` are not included. Each of these evaluations has its
-        own property `metrics`.
+        evaluations on additional datasets (`datasets`) are not included. Each of them has its own
+        property `metrics`.
         """
         rates = {"success": Rate(self.success, self.interval, len(self.solved))}
         rates |= {f"pass_at_{k}": rate for k, rate in self.pass_at.items()}

@@ -1,4 +1,4 @@
-"""Run Python code of a model, isolated from this machine.
+"""Run Python code that a model wrote, in isolation from this machine.
 
 This module contains the public names of the sandbox.
 """

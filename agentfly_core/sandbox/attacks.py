@@ -31,8 +31,9 @@ class Attack:
       is not in `ends`, if a target is harmed, or if the code returns a file. It also counts as
       successful if the code prints "REACHED" or the secret.
     - `limits`, `collect`: the limits of the execution, and the names of the files to return
-    - `probe`: whether the attack is also made when a process chooses its sandbox. A process uses
-      only a sandbox that stops all attacks with `probe`. The backend `unsafe` is not checked.
+    - `probe`: whether the attack is also made before a process uses a sandbox for the first time.
+      A sandbox that does not stop all these attacks is not used. The backend `unsafe` is not
+      checked.
     """
 
     name: str

@@ -87,7 +87,7 @@ class ForkServer:
         return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
-        """End the server. All its executions end with it."""
+        """End the server and all executions that the server has started."""
         with self._lock:
             if self._link:
                 self._link.close()

@@ -1,6 +1,6 @@
-"""Control groups (version 1 or 2), which limit the memory of an execution.
+"""Control groups (version 1 or 2), which limit the memory and the processes of an execution.
 
-They are used only if the current user may create them.
+Control groups are used only if the current user may create control groups.
 """
 
 import itertools
@@ -165,8 +165,8 @@ def _candidates(groups: bytes, root: Path) -> Iterator[tuple[str, Sequence[Path]
     For v2, the first pair has the group of this process, as listed in /proc/self/cgroup. The second
     pair has the parent of this group. For v1, there is one pair, with a folder for each of the
     controllers `memory` and `pids`. The folder is the group of this process in the controller's
-    hierarchy. In a container, this folder may not exist. The controller's top folder then replaces
-    it, because the top folder is the container's own group.
+    hierarchy. If this folder does not exist, as in some containers, the controller's top folder is
+    used, because the top folder is the container's own group.
     """
     lines = (os.fsdecode(line).split(":", 2) for line in groups.split(b"\n"))
     # paths by controllers; the controllers are "" in v2. Lines are for example 4:memory:/user and

@@ -14,7 +14,7 @@ from agentfly_core.sandbox.guest import confined as guest
 from agentfly_core.sandbox.preflight import chosen
 
 ADDRESS = f"http://{guest.HOST}:{guest.PORT}"
-"""The address in the sandbox at which programs reach the server of this process."""
+"""The address at which programs in the sandbox reach the server that this process runs."""
 FOLDERS = {"HOME": "/sandbox", "TMPDIR": "/tmp"}
 """Environment variables that contain the program's private folders in the sandbox."""
 _BEGIN = (

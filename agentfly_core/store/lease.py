@@ -39,8 +39,8 @@ process first saw this ETag.
 def refuse_if_held(store: Store, uri: str) -> None:
     """Raise Locked while a running process holds the lock of a run, in a local or a remote store.
 
-    If the owner is on another machine, this function may take two minutes. The owner counts as dead
-    if the lock is not renewed in this time.
+    If the process runs on another machine, this function may take two minutes. The process counts
+    as dead if it does not renew the lock in this time.
     """
     if store.remote:
         Lease(store.remote, f"{uri}/lock.json").awaited()
@@ -68,8 +68,8 @@ def remote_lock(remote: Remote, uri: str) -> Iterator[None]:
 
     Raises Locked while another process holds the lock. If the other process ran on this machine and
     is dead, the lock is taken over at once. If the other process ran on another machine, the lock
-    is taken over after two minutes without a renewal. A takeover increases the fencing number of
-    the lock. Later writes of the old owner then raise LockLost.
+    is taken over after two minutes without a renewal. A takeover increases the fencing number
+    (a counter) in the lock, so that later writes of the old owner raise LockLost.
     """
     lease = Lease(remote, f"{uri}/lock.json")
     lease.take()
@@ -111,7 +111,7 @@ def only_writer(store: Store, uri: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A function that returns a monotonic time in seconds, and a function that sleeps."""
+    """The two functions that measure time and sleep, both in seconds. Tests replace them."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -136,7 +136,7 @@ class Held:
     def sure(self) -> bool:
         """Whether the owner of the lock was started on this machine after the last boot.
 
-        Only then can this process check whether the owner is alive.
+        If False, this process cannot check whether the owner is alive.
         """
         return self.owner is not None and self.owner.here
 
@@ -246,8 +246,8 @@ class Lease:
 
     @property
     def claim(self) -> dict[str, JSON]:
-        """The path, the owner and the fencing number of the lock, as the function `guard` needs
-        them to check the lock before each write.
+        """The argument `claim` of the function `guard`: the lock's path, owner and fencing number
+        (a counter of takeovers).
         """
         return {"uri": self.uri, "owner": self.owner.to_json(), "fence": self.fence}
 

@@ -74,7 +74,7 @@ def digest_of(manifest: Manifest) -> str:
 
 
 def manifest_in(folder: Path) -> Manifest | None:
-    """Read the manifest of a local folder, or return None if it is missing.
+    """Read the manifest of a local folder, or return None if the manifest is missing.
 
     Raises Damaged if the manifest is damaged.
     """

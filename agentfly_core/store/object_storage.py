@@ -23,8 +23,8 @@ class Remote:
     """A store on object storage: `Remote("s3://bucket/exp")`.
 
     Credentials come from the environment. A failed request raises Refused. The function `guard` is
-    called before each write, and raises LockLost if this process has lost its lock. `claim`
-    contains the path and the owner of this lock, see `lease.guard`.
+    called before each write, and raises LockLost if this process has lost the lock of its run.
+    `claim` identifies this lock; see `lease.guard`.
     """
 
     def __init__(self, uri: str) -> None:
@@ -121,16 +121,15 @@ class Remote:
     def replace(self, uri: str, text: str, tag: str) -> bool:
         """Replace the text of an object if the object still has the ETag `tag`.
 
-        Returns whether the object was replaced. Unlike `write`, this method does not call `guard`
-        to check that this process still holds the lock of its run.
+        Returns whether the object was replaced. Unlike `write`, this method does not check that
+        this process still holds its run's lock.
         """
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
         """Create an object. Returns False if it already exists.
 
-        Unlike `write`, this method does not call `guard` to check that this process still holds the
-        lock of its run.
+        Unlike `write`, this method does not check that this process still holds its run's lock.
         """
         return self._put(uri, text, IfNoneMatch="*")
 

@@ -124,8 +124,8 @@ class Store:
     def find(self, target: ArtifactKey) -> Artifact | None:
         """Return the artifact at `target.uri`.
 
-        Returns None if it is missing, if its key is not `target.key`, or if it is damaged. Damage
-        is logged as a warning.
+        Returns None if the artifact is missing or damaged, or if its key is not `target.key`.
+        Damage is logged as a warning.
         """
         with _damaged_is_unpublished():
             artifact = self.get(target.uri)
@@ -176,9 +176,9 @@ class Store:
     def open(self, pointer: Pointer) -> Path:
         """Return a local folder with the files of an artifact.
 
-        A process verifies the files of each artifact only once. It does not verify artifacts that
-        it has published itself. Raises FileNotFoundError if the artifact is missing, Damaged if it
-        is damaged, and ValueError if some of its files were stripped (see `strip`).
+        The files of an artifact are verified once per process, unless the process has published the
+        artifact. Raises FileNotFoundError for a missing artifact, Damaged for a damaged artifact,
+        and ValueError if some files of the artifact were stripped (see `strip`).
         """
         folder = self._checked(pointer)
         if (manifest := manifest_in(folder)) and (stripped := manifest.get("stripped")):
@@ -352,9 +352,9 @@ def _unfinished(path: Path) -> Iterator[Path]:
 def _move(folder: Path, path: Path, same: Callable[[Manifest], bool]) -> None:
     """Rename a folder to `path`.
 
-    If `path` already contains an artifact, the function `same` gets its manifest. If `same` returns
-    True, that artifact is kept and `folder` is not renamed. Otherwise that artifact is replaced. A
-    damaged folder at `path` is kept under a new name.
+    If `path` already contains an artifact, `same` is called with the manifest of this artifact. If
+    `same` returns True, the artifact is kept, and `folder` keeps its name. Otherwise the artifact
+    is replaced. A damaged artifact at `path` is first renamed.
     """
     if os.path.lexists(path):
         try:

@@ -1,6 +1,7 @@
 """File locks on GPUs and CPU slots. All projects and users of the machine share the locks.
 
-The kernel frees a lock when the process that holds it ends. Child processes do not inherit locks.
+CPU slots limit how many runs a worker starts on the machine at a time. The kernel frees a lock
+when the process that holds it ends. Child processes do not inherit locks.
 """
 
 import fcntl
@@ -27,12 +28,12 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that a run locks: a GPU, or one of the CPU slots of this machine.
+    """A device that a run locks: a GPU, or the CPU slots of this machine.
 
     `Device("GPU 1", (Path("/tmp/agentfly-GPU-5d0f2b7e-....lock"),))`
 
-    A GPU has one lock file. For CPU slots, `files` has the lock files of all slots, and a run locks
-    one of these files.
+    A GPU has one lock file. CPU slots limit the number of runs at a time: `files` has one lock file
+    for each slot, and a run locks one of these files.
     """
 
     name: str
@@ -91,8 +92,8 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
 def slot(count: int, locks: str) -> Device:
     """Return the device that at most `count` runs can lock at the same time.
 
-    The device has `count` lock files, one for each CPU slot of this machine. A run locks the device
-    by locking one of these files. `locks` is the folder of the lock files.
+    The device has `count` lock files. A run locks the device by locking one of these files. `locks`
+    is the folder of the lock files.
     """
     which = "the slot" if count == 1 else f"one of the {count} slots"
     files = tuple(Path(locks, f"agentfly-slot-{number}.lock") for number in range(count))

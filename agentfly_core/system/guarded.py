@@ -68,10 +68,10 @@ class Lines:
 
 
 class GuardedProcess:
-    """A child process that runs a Python module: `GuardedProcess("my_module", {}, 2, table)`.
+    """A child process that runs a Python module: `GuardedProcess("my_module", {}, 2, 5)`.
 
-    The module's command line arguments are numbers of file descriptors: one end of a socket, then
-    `files`, here `table`. The other end of the socket is the attribute `lines` of this object.
+    The module's command line arguments are file descriptors. The first argument is one end of a
+    socket, whose other end is the attribute `lines`. The other arguments are `files`, here 5.
     `output`, here 2, is a file descriptor for stdout and stderr of the child. If `output` is None,
     the child uses stdout and stderr of this process.
 

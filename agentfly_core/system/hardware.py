@@ -14,9 +14,9 @@ them is slow on virtual machines, and longer spinning would take the cores from 
 TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
-"""The environment variable with which glibc keeps freed memory for the next update. Otherwise a
-virtual machine may need 2 s to provide each GiB again. The dict is empty for glibc before 2.36,
-because older versions reject the thresholds in TUNABLES.
+"""The environment variable that lets glibc keep freed memory for the next training update.
+Otherwise a virtual machine may need 2 s to provide each GiB again. The dict is empty for glibc
+before 2.36, which does not support the thresholds in TUNABLES.
 """
 
 

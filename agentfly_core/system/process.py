@@ -42,7 +42,7 @@ class Owner:
 
     @classmethod
     def of(cls, value: JSON) -> Owner:
-        """Parse an owner that `to_json` wrote. Raises ValueError if the value is invalid."""
+        """Parse the result of `to_json`. Raises ValueError if the value is invalid."""
         match value:
             case {
                 "host": str(host),
@@ -73,7 +73,7 @@ class Owner:
 
     @property
     def mark(self) -> str:
-        """A text that identifies this process in names of unfinished files:
+        """A text that identifies this process in names of partly written files:
         `a41f09c2-4711-73512-5b0d77e1`.
         """
         return f"{_short(self.host)}-{self.pid}-{self.ticks}-{_short(self.boot)}"
@@ -83,7 +83,7 @@ class Owner:
 
 
 def own_mark() -> str:
-    """Return the text that identifies this process in names of unfinished files; see `Owner.mark`.
+    """Return the text that identifies this process in names of partly written files (`Owner.mark`).
 
     The result is cached.
     """

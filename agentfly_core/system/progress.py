@@ -33,7 +33,7 @@ def report(progress: Progress) -> None:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Send the reports of all threads to `listener` during the `with` block."""
+    """Send the progress reports of all threads to `listener` during the `with` block."""
     _listeners.append(listener)
     try:
         yield

@@ -31,7 +31,7 @@ OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
 """The maximum time in seconds until a service is ready. At the end of a service, its supervisor
-process has LONGEST + GRACE seconds to exit.
+process has 5 seconds more (GRACE) than this time to exit.
 """
 TAIL = 12
 PREFIX = re.compile(
@@ -111,10 +111,10 @@ class Service:
             time.sleep(0.05)
 
     def lost(self, what: str) -> ServiceLost:
-        """Return an error about this service.
+        """Return a ServiceLost error for this service.
 
-        The message contains `what`, the lines of the log that name the cause of the error, and the
-        last lines of the log.
+        The message contains the problem `what`, such as "died". If the service has a log, the
+        message also has the lines that name the cause of the error, and the last lines.
         """
         state = ChildState.read(self.address)
         if state is None:
@@ -147,9 +147,9 @@ class Service:
 def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables for a child process.
 
-    These are the variables in `env`, and the variables of this process with names in INHERITED or
-    `inherited`. A further variable identifies this process. If this process dies, a later run finds
-    the child by this variable and kills it.
+    These are the variables in `env`, and some variables of this process: PATH, HOME and other
+    standard ones (see INHERITED), and those named in `inherited`. A further variable identifies
+    this process. If this process dies, a later run finds the child by this variable and kills it.
     """
     names = (*INHERITED, *inherited)
     kept = {name: os.environ[name] for name in names if name in os.environ}

@@ -4,8 +4,8 @@
 
 The supervisor is a subreaper, so it adopts all descendants of the service. It ends when the owner
 closes the pipe LIFELINE (a file descriptor), when the owner dies, or on SIGTERM. In the first two
-cases, the child has GRACE seconds to exit. Then all remaining descendants are killed. After
-SIGTERM, they are killed at once. A child that dies is restarted up to RESTARTS times; after that,
+cases, the service has 5 seconds (GRACE) to exit. Then all remaining descendants are killed. After
+SIGTERM, all are killed at once. A service that dies is restarted up to RESTARTS times; after that,
 its exit code is written to the file `ADDRESS.state`. The owner must redirect the supervisor's
 stdout and stderr to LOG.
 """
@@ -73,7 +73,7 @@ def main() -> None:
     """Run the command of the service, and restart the service up to RESTARTS times if it dies.
 
     The service and all its descendants are killed when the owner (the process OWNER) dies, when the
-    owner closes the lifeline pipe, or when the supervisor gets SIGTERM.
+    owner closes the pipe LIFELINE, or when the supervisor gets SIGTERM.
     """
     owner, lifeline, restarts = map(int, sys.argv[1:4])
     address, log, *command = sys.argv[4:]

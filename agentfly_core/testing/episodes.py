@@ -48,12 +48,12 @@ def rollout_spec(
 
     `rewards` must contain only rewards with an environment as a parameter. For all other rewards,
     use `score_of` after the episode. `limits` maps each environment class to its maximum number of
-    environments. By default, this number is 1 for each class that a tool or a reward needs. A value
-    of `limits` can also contain arguments for the environment's constructor:
+    instances. By default, this number is 1 for each class that a tool or a reward needs. A value of
+    `limits` can also contain arguments for the environment's constructor:
     `{Game: Limit(1, settings={"highest": 10})}`.
 
-    Raises ValueError if two tools or two rewards share a name, or if the limit of an environment is
-    missing. An experiment raises the same errors.
+    Raises ValueError if two tools or two rewards share a name, or if `limits` lacks the class of a
+    needed environment.
     """
     needed = kinds_needed([*tools, *rewards])
     given = limits if limits is not None else dict.fromkeys(needed, Limit(1))
@@ -101,9 +101,9 @@ def saying(*replies: str) -> ScriptedPolicy:
 
 
 def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
-    """Make the specs of training episodes. Their training step is always 7.
+    """Make the inputs of `play_all`: `chains` training episodes for each problem.
 
-    `chains` is the number of episodes for each problem.
+    The training step of all episodes is 7.
     """
     return [
         EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain), chains)
@@ -124,8 +124,8 @@ async def play_all(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play episodes in new environments. Return trajectories, timings and metrics.
 
-    `watch` is called after each episode. An episode has a trajectory for each speaker, and `watch`
-    gets only the first of them.
+    An episode has a trajectory for each speaker (participant with its own conversation). After
+    each episode, `watch` is called with the trajectory of the speaker that gave the answer.
     """
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)
@@ -145,8 +145,9 @@ async def play(
     calls. A policy is an `async def` that gets a `Conversation` and returns a reply.
 
     By default, `max_turns` is the length of the list, or 100 for a policy. To set limits, rewards
-    or an agent, pass `spec=rollout_spec(...)`. Returns the trajectory that has the answer;
-    `play_all` returns the trajectories of all speakers. Errors of the agent are raised.
+    or an agent, pass `spec=rollout_spec(...)`. Returns the trajectory of
+    the speaker that gave the answer; `play_all` returns those of all speakers. Errors of the agent
+    are raised.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)

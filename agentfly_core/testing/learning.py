@@ -1,4 +1,4 @@
-"""Compute the advantages of an algorithm, and make jobs for a learner."""
+"""Compute the advantages of an algorithm, and make the inputs of a learner's update."""
 
 from collections.abc import Sequence
 from pathlib import Path

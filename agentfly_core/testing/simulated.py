@@ -1,4 +1,4 @@
-"""A simulated policy with skills and errors. Both depend only on the visible conversation."""
+"""A simulated policy: its replies and its errors depend only on the visible conversation."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,9 +117,9 @@ async def scores_of_policy(
         {"add-41-58": {"exact": 1.0, "planning": 1.0, "planning/calls": 3.0}}
 
     Each problem is wrapped by `counted`, so `policy.facts_read` counts how often the policy read
-    `Problem.facts`, such as the right answer. A reward with a parameter of the type `Team` gets
-    the trajectories of all speakers of the episode, such as a planner and an executor. The
-    dictionary of an episode is empty if the episode failed or got no score.
+    the facts of the problem, which include the right answer. A reward with a parameter of the type
+    `Team` gets the trajectories of all speakers of the episode, such as a planner and an executor.
+    The dictionary of an episode is empty if the episode failed or got no score.
     """
     specs = episode_specs(*map(counted, problems))
     trajectories, *_ = await play_all(specs, spec, scripted(policy), unwatched)

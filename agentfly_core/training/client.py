@@ -27,7 +27,7 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 29500,
 }
-"""Environment variables for a learner with a single rank. The port MASTER_PORT stays unused."""
+"""Environment variables for a learner with a single rank. No process uses the port MASTER_PORT."""
 REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
@@ -122,7 +122,7 @@ class DeepSpeedLearner:
         next(self._results(jobs.SavePolicy(label=self._label, folder=folder.absolute())))
 
     def save_state(self, folder: Path) -> Callable[[], object]:
-        """Copy the state of the workers, and write the copy in the background.
+        """Copy the weights and optimizer state in the workers, and write them in the background.
 
         A run that continues from the copy gives exactly the same policies as this run. Returns a
         function that waits until the copy is written.

@@ -31,10 +31,10 @@ from agentfly_core.training.job import UpdateJob
 class UpdateData:
     """The data of an update.
 
-    - `batch`: the tokens
-    - `outcomes`: the rewards
+    - `batch`: the tokens of the trajectories, packed into rows
+    - `outcomes`: the rewards and groups of the trajectories
     - `trajectories`: the number of trajectories in the batch
-    - `unscored`: the number of trajectories that were skipped, because their score is missing
+    - `unscored`: the number of trajectories that were left out, because they have no reward
     """
 
     batch: RolloutBatch
@@ -46,10 +46,10 @@ class UpdateData:
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     """Read the files of an update job.
 
-    Unscored trajectories, trajectories of untrained speakers and failed demonstrations are left
-    out. Greedy episodes are used only as baselines. With `drop_equal`, a problem is left out if all
-    its episodes have the same rewards. Raises ValueError if the file of scores has no row for a
-    trajectory.
+    Trajectories without a reward, trajectories of untrained speakers and failed demonstrations are
+    left out. Greedy episodes are used only as baselines. With `drop_equal`, a problem is left
+    out if the rewards of its episodes are equal. Raises ValueError if the file of scores has no row
+    for a trajectory.
     """
     stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     own = [t for t in stored if not t.policy]
@@ -88,8 +88,8 @@ def _with_spread(
 ) -> list[Trajectory]:
     """Leave out the trajectories of a problem if all its episodes have the same reward.
 
-    If episodes have several speakers, a problem is left out only if the rewards of every speaker
-    are equal in all episodes.
+    If episodes have several speakers, each speaker is compared with itself in the other episodes.
+    A problem is left out only if no speaker's reward differs between episodes.
     """
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):

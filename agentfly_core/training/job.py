@@ -31,11 +31,11 @@ class UpdateJob:
     - `batch`: the number of trajectories in a mini-batch. If it is None, each epoch has
       `update.mini_batches` mini-batches.
     - `reference`: the folder of the reference policy of the KL penalty
-    - `before`: the metrics of the last update. Algorithms with adaptive settings need these
-      metrics. One metric is the number of consecutive skipped optimizer steps.
+    - `before`: the metrics of the last update, which an adaptive KL penalty needs. One metric is
+      the number of consecutive skipped optimizer steps.
     - `held_out`: a file with demonstrations. Their loss is measured after the update.
-    - `adapter`: the shape of the adapter, or None to train all weights. If `policy` is an adapter,
-      its training continues. Otherwise a new adapter is initialised with `seed`.
+    - `adapter`: the rank, alpha and layers of the adapter, or None to train all weights. If
+      `policy` is an adapter, its training continues. Otherwise `seed` initialises a new adapter.
     - `base`: if `policy` is an adapter, the folder of its base model
     - `reference_base`: if the reference policy is an adapter, the folder of its base model
     """
@@ -88,8 +88,8 @@ class RunUpdate(WorkerMessage):
 class SavePolicy(WorkerMessage):
     """A request to write the policy to a folder.
 
-    `label` names the learner state that is expected in memory, such as "step/6". The request fails
-    if this state is not in memory.
+    `label` is the label of the learner state to write, such as "step/6". The request fails if the
+    learner's memory does not contain this state.
     """
 
     op: Literal["save_policy"] = "save_policy"
@@ -100,8 +100,8 @@ class SavePolicy(WorkerMessage):
 class SaveState(WorkerMessage):
     """A request to save the state with the label `label` in a folder.
 
-    The learner sends two results: the first after it has copied the state, and the second after it
-    has written the copy to the folder.
+    The learner sends two replies of the type Result: the first after the state is copied in memory,
+    and the second after the copy is written to the folder.
     """
 
     op: Literal["save_state"] = "save_state"
@@ -119,8 +119,8 @@ class Result(WorkerMessage):
 
 
 class Failure(WorkerMessage):
-    """The reply to a failed request. If `lost` is true, the learner state that the request needs is
-    not in memory.
+    """The reply to a failed request. If `lost` is true, the request failed because the workers no
+    longer have the learner state in memory.
     """
 
     error: str

@@ -80,8 +80,8 @@ def main() -> None:
 def free_port(node: str) -> int:
     """Return a free port of this machine.
 
-    `node` is the name of this machine. Raises ValueError if the machine cannot listen under this
-    name.
+    `node` is the name of this machine. Raises ValueError if the machine cannot open a port
+    under this name.
     """
     try:
         with socket.create_server((node, 0)) as server:

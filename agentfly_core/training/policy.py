@@ -153,9 +153,9 @@ def load_policy(
 
     If the policy is an adapter, `base` is the folder of its base model. If `adapter` is set without
     `base`, the model gets a new adapter, which is initialised with `seed`. The critic is always
-    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0, because a
-    continued run must have the same bytes as an uninterrupted run. Raises OSError if the model is
-    missing.
+    new, because a policy's folder does not contain it. Weights of -0.0 become 0.0, so that
+    a continued run gets exactly the same weights as an uninterrupted run. Raises OSError if the
+    model is missing.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and base is None:

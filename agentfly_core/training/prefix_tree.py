@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 SMALL = 2048
-"""In a tree with at most this number of tokens, the masked attention between rows costs little."""
+"""The number of tokens up to which the cost of attention does not limit the size of a tree."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten
 
 @dataclass
 class Updater:
-    """Runs an update. Every rank has the data of the whole update, and computes a part of the rows.
+    """Runs an update. Every rank has the whole batch, but computes only some rows (sequences).
 
     Some of the metrics:
 
@@ -99,9 +99,9 @@ class Updater:
         """Return the batch with the log-probabilities and critic values that the algorithm needs.
 
         `steps` is the number of optimizer steps of the update. If the algorithm needs old
-        log-probabilities, they are added if `steps` is above 1, if the algorithm has a critic, or
-        if the advantages depend on log-probabilities or critic values. In all other cases, the
-        forward pass of the only optimizer step computes them. With the setting
+        log-probabilities, this function adds them if `steps` is above 1, if the algorithm has a
+        critic, or if the advantages depend on log-probabilities or critic values. Otherwise, the
+        forward pass of the single optimizer step computes them. With the setting
         `update.old_logprobs: sampler`, the old log-probabilities in the batch do not change.
         """
         if reference is not None:
@@ -125,7 +125,7 @@ class Updater:
     def _score(self, model: Policy | DeepSpeedEngine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         """Return the log-probabilities and the critic's values of sampled tokens, each [rows, T].
 
-        On every rank, the result has all rows.
+        Each rank computes some rows, but the result has all rows of the batch on every rank.
         """
         logprobs = torch.zeros_like(batch.rollout_logprobs)
         values = torch.zeros_like(logprobs)
@@ -138,9 +138,10 @@ class Updater:
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
-        """Take an optimizer step. For rows without a gradient, only the forward pass is computed.
+        """Take an optimizer step.
 
-        The forward pass of these rows is needed for metrics.
+        Rows (sequences) whose advantages are all 0 get only a forward pass, for metrics. An
+        algorithm with `needs.trains_all_rows` also computes gradients for these rows.
         """
         batch = replace(batch, weight=self.algorithm.weights(batch))
         # weights are computed for all rows of the step, because a mean over tokens must not depend

@@ -45,7 +45,7 @@ PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
 
 
 class Worker:
-    """A rank (process) of the learner, with its engine and its reference policy."""
+    """A rank (process) of the learner, with its DeepSpeed engine and its reference policy."""
 
     def __init__(self, ranks: Ranks, memory: engines.Memory, token_budget: int) -> None:
         self.ranks, self.memory, self.token_budget = ranks, memory, token_budget
@@ -61,8 +61,8 @@ class Worker:
         """Handle a request, and return its result.
 
         If the result is a function, the first rank calls it in the background, while the next
-        request is handled. A request to save the policy or the learner's state contains the label
-        of a state, such as "step/6". Raises ServiceLost unless the state in memory has this label.
+        request is handled. A request to save the policy or the learner state contains the label of
+        the expected state, such as "step/6". Raises ServiceLost if memory contains another state.
         """
         if isinstance(request, jobs.AskLabel):
             return self.label
@@ -104,7 +104,7 @@ class Worker:
         return metrics
 
     def forget(self) -> None:
-        """Free the memory of the engine and the reference policy."""
+        """Free the memory of the policy, its optimizer and the reference policy."""
         if self.engine is not None:
             engines.close(self.engine)
         self.engine = self.label = self.reference = None

@@ -43,9 +43,9 @@ def play(
         policy: oracle (the function in warm_start.demonstrations, without deliberate mistakes),
             random, my_file:policy (your async function of a Conversation), base (the experiment's
             model), run:NAME (the last policy of a run), run:NAME@STEP, endpoint:NAME (a chat
-            service of the site), a model's folder or hub id, or a policy.json. Default: the last
-            policy of the run that `agentfly train` creates with the same overrides. If this run is
-            missing, the default is base
+            service, i.e. a model API in the site file), a model's folder or hub id, or a
+            policy.json. Default: the last policy of the run that `agentfly train` creates with the
+            same overrides. If this run is missing, the default is base
         episodes: number of episodes
         split: problems to play
         problem: play only the problem with this id

@@ -85,9 +85,9 @@ def _transfer(run: str, source: Store, target: Store) -> None:
 def verify(run: RunArg, /, *, store_uri: StoreArg = "") -> int:
     """Train a finished run again, and compare every byte.
 
-    The repeated training uses the settings of the run, and the commit of AgentFly that trained it.
-    The exit status is 1 if anything differs. The command trains in .agentfly/verify/RUN. If it is
-    interrupted, the same command continues there.
+    The repeated training uses the settings of the run, and the commit of AgentFly with which the
+    run was trained. The exit status is 1 if anything differs. The training runs in
+    .agentfly/verify/RUN. After an interruption, the same command continues the training.
     """
     store = store_at(store_uri)
     run = run_named(store, run)

@@ -30,7 +30,7 @@ class RunOptions:
         run: the run's name (default: EXPERIMENT-DIGEST, with a digest of the settings, so that the
             same command continues the run)
         new: start a new run; if the name is taken, the new run is called NAME-2, NAME-3, ...
-        accept_code: continue a run although your code changed; run.json then records this
+        accept_code: continue a run although your code changed; run.json then records the change
         tag: a word that `agentfly list` shows and filters by; may be repeated
     """
 

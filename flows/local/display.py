@@ -81,7 +81,7 @@ class Display:
             self._bars.update(self._run, completed=max(0, report.step - 1), note=note)
 
     def _print_last(self) -> None:
-        """Print a line for the stage of `self._last`, which is the last report of this stage.
+        """Print a line for the stage of the report `self._last`.
 
         The duration in this line is measured from the last report of the previous stage.
         """
@@ -196,7 +196,7 @@ def rates_table(evaluation: Mapping[str, Any]) -> str:
     `evaluation` is a result of `Evaluation.to_json`. In the first table, the rows are the success
     rate, pass@k, and the success rate for each value of a fact (an entry of `Problem.facts`). The
     table has the same rows for each dataset of the setting evaluate.datasets. The second table is
-    left out if `rewards` is missing, as in evaluations of older versions.
+    left out if `evaluation` has no key `rewards`, as in evaluations of older versions.
     """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     tables, parts = [table(titles, [*_rates(evaluation, "test")])], {"test": evaluation}
@@ -280,10 +280,7 @@ def show_summary(store: Store, summary: Summary) -> None:
 
 
 def next_commands(store: Store, run: str) -> list[str]:
-    """Return `agentfly` commands that use the policy of a run.
-
-    They are shown after a warm start.
-    """
+    """Return `agentfly` commands that use the policy of a run, to show after a warm start."""
     record = known_run(store, run)
     what, overrides = experiment_of(record)
     policy = ("--policy", f"run:{run}")

@@ -22,7 +22,7 @@ ACCOUNTS = "mlflow-users.db"
 SERVES = "AGENTFLY_SERVES"
 """The environment variable that marks a project's servers: "prefect /home/user/shop/.agentfly"."""
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"
-"""The environment variable with the NAME:PASSWORD of a Prefect server."""
+"""The environment variable with the login of a Prefect server, as NAME:PASSWORD."""
 REACHED = {"127.0.0.1", "0.0.0.0", "::"}
 """Listening addresses of servers that accept connections to 127.0.0.1."""
 
@@ -43,8 +43,8 @@ class Program:
 def mark(*serves: str | Path) -> dict[str, str]:
     """Return the environment variable that marks a server as belonging to a project.
 
-    For example, `mark("prefect", state)` is for the Prefect server of the project with this state
-    folder.
+    For example, `mark("prefect", state)` marks the Prefect server of the project with the state
+    folder `state`.
     """
     return {SERVES: " ".join(map(str, serves))}
 
@@ -53,9 +53,8 @@ def own(*serves: str | Path) -> dict[int, Mapping[str, str]]:
     """Find running servers by the environment variable with which they were started.
 
     `own("prefect", state)` finds the Prefect server of a project, which was started with the
-    variable `mark("prefect", state)`. Returns the environment variables of each server by its port.
-    Only processes of this user are found. A request to a port would not identify the server,
-    because any program could answer the request.
+    variable `mark("prefect", state)`. Returns the environment variables of each server, by port.
+    Only processes of this user are found.
     """
     servers = {}
     for connection in psutil.net_connections("tcp"):
@@ -81,7 +80,7 @@ def own_api(state: Path) -> dict[str, str]:
 
 
 def free_port(preferred: int = 0) -> int:
-    """Return the port `preferred`. If another program uses it, return any free port."""
+    """Return the port `preferred`, or any free port if another program uses `preferred`."""
     with socket.socket() as probe:
         # with this option, a port counts as free while its last connections are closing
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,7 +92,7 @@ def free_port(preferred: int = 0) -> int:
 
 
 def password(state: Path) -> str:
-    """Return a project's password. If it does not exist, create it.
+    """Return a project's password. A missing password is created.
 
     The password is in a file that only its owner may read. When a password is created, MLflow's
     accounts are deleted, because they may still have an earlier password.

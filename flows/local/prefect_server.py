@@ -70,9 +70,8 @@ def prefect_api(places: Places) -> Iterator[Callable[[], None]]:
 
     If the API at `places.api` answers, it is used. Otherwise a new server is started on the
     project's database, and stopped at the end of the block. The server needs 4 seconds to start, or
-    9 seconds with a new database. Modules can be imported during this time. Before the first flow,
-    call the yielded function. It waits until the API answers, and raises ServiceLost if the server
-    fails.
+    9 seconds with a new database. Before the first flow, call the yielded function. It waits until
+    the API answers, and raises ServiceLost if the server fails.
     """
     if places.api and answers(places.api):
         yield lambda: None

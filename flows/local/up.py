@@ -45,7 +45,7 @@ LOG, LOCK = "logs/up.log", "up.lock"
 FLOCK = "hhqqi"
 """The format of the C struct flock of fcntl(2): type, whence, start, length, pid."""
 GRACE = 120.0
-"""The seconds that flow runs have to end after SIGTERM. Then they are killed with their worker."""
+"""Flow runs are killed, with their worker, if they still run GRACE seconds after SIGTERM."""
 RESTARTS = 20
 """The largest number of restarts of a program that dies."""
 LOOK_SECONDS = 5.0
@@ -77,7 +77,7 @@ def only_one(state: Path) -> Iterator[None]:
 def keeper(state: Path) -> int:
     """Return the id of the process that holds the project's lock, or 0 if the lock is free.
 
-    Raises ValueError if the lock file names another process than the process that holds the lock.
+    Raises ValueError if the lock file names a process that does not hold the lock.
     In this case the holder may be a program other than `agentfly up`, or a process on another
     machine that shares the folder.
     """
@@ -253,8 +253,8 @@ def end_flow_runs(service: Service) -> None:
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
     """Check that `agentfly up` can start.
 
-    Raises ValueError if it already runs for this project, if the user has chosen a Prefect API for
-    the project, or if another program uses one of the ports.
+    Raises ValueError if `agentfly up` already runs for this project, if another Prefect server is
+    configured (PREFECT_API_URL), or if another program uses one of the ports.
     """
     with only_one(places.state):  # this raises an error if `agentfly up` already runs
         if places.api:

@@ -26,7 +26,7 @@ DAY = timedelta(days=1)
 def create_schedule(client: SyncPrefectClient) -> None:
     """If the deployment `nightly` lacks a schedule, create a daily schedule at 2:00 UTC.
 
-    The new schedule is switched off.
+    The new schedule is inactive until a user switches it on.
     """
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
@@ -41,9 +41,8 @@ def create_schedule(client: SyncPrefectClient) -> None:
 def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date on which a flow run starts, in the time zone of its schedule.
 
-    A flow run without a schedule gets its date in the local time zone. For scheduled flow runs, the
-    local time zone is not used, because two scheduled nights could have the same local date when
-    clocks are changed.
+    For a flow run without a schedule, the date is in the local time zone. Scheduled flow runs use
+    the schedule's time zone, because two of them could have the same local date when clocks change.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

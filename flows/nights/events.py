@@ -49,7 +49,7 @@ def record(
 
 
 def emit(experiment: str, entry: NightEntry) -> None:
-    """Send a ledger entry to Prefect as the event `agentfly.night.<event>`.
+    """Send an entry about a nightly run to Prefect as the event `agentfly.night.<event>`.
 
     Without a Prefect API, do nothing. If Prefect cannot be reached, the error is only logged.
     """
@@ -120,7 +120,7 @@ def create_automations(
 def blocks(client: SyncPrefectClient, name: str) -> list[BlockDocument]:
     """Return the blocks in Prefect that have this name and can send messages.
 
-    There may be several, because blocks of different types may have the same name.
+    Several blocks can have the same name if their types differ.
     """
     return [
         block

@@ -76,7 +76,7 @@ class FlowWork:
         return Match(experiment, champion.policy, challenger.policy, night, logs).verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
-        """Handle a new entry of the night ledger.
+        """Handle a new entry of the night ledger (the list of events of nightly runs).
 
         Log the entry. If the event is `began` (a night begins), do nothing else. For other events:
 
@@ -105,8 +105,8 @@ class FlowWork:
 class Match:
     """A comparison of two policies on the held-out problems of an experiment.
 
-    Services are started to play episodes that the store lacks. `owner` is the name of the nightly
-    run to which the services belong, and `logs` is the folder of the services' logs. An example is
+    If the store lacks episodes, a sampler and workers are started to play these episodes. `owner`
+    is the name of their nightly run, and `logs` is the folder of their logs. An example is
     `Match(experiment, champion, challenger, "nightly-2026-11-21",
     Path(".agentfly/logs/nightly-2026-11-21"))`.
     """
@@ -120,9 +120,9 @@ class Match:
     def verdict(self, earlier: int) -> Verdict:
         """Compare the policies on the test problems, and on the datasets of `promotion.datasets`.
 
-        If the challenger is better, the setting `promotion.confirmation` may require a second
-        comparison (confirmation), for example on new problems. The seed of the new problems depends
-        on `earlier`, the number of confirmations in earlier nights.
+        If the challenger (the new policy) is better, the setting `promotion.confirmation` may
+        require a second comparison (confirmation), for example on new problems. The seed of the new
+        problems depends on `earlier`, the number of confirmations in earlier nights.
         """
         settings, promotion = self.experiment.settings, self.experiment.settings.promotion
         guards = {
@@ -135,7 +135,7 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return the outcomes of champion and challenger on new problems.
+        """Return the outcomes of champion (current policy) and challenger on new problems.
 
         The seed of the problems depends on `earlier`, the number of confirmations (second
         comparisons) in earlier nights. Problems that the experiment has already used are left out.

@@ -1,4 +1,4 @@
-"""The budget of a chat service."""
+"""Limit the requests and tokens that are spent at a chat service (remote model)."""
 
 import threading
 
@@ -6,11 +6,11 @@ from agentfly_core.inference.sampler import NoReply
 
 
 class BudgetSpent(NoReply):
-    """The budget of a chat service is spent. The message names the setting with the limit."""
+    """The limit of requests or tokens is reached. The message names the setting with the limit."""
 
 
 class Budget:
-    """Limits the requests and tokens that a command may use at a chat service.
+    """Limits the requests and tokens that a command may use at a chat service (remote model).
 
     Example: `Budget("judge", 1000, 2_000_000)` allows 1000 requests and 2 million tokens.
 
@@ -25,7 +25,7 @@ class Budget:
         self._most = {"max_requests": requests, "max_tokens": tokens}
 
     def take(self) -> None:
-        """Count a request before it is sent. Raises BudgetSpent if the budget is spent."""
+        """Count a request before it is sent. Raises BudgetSpent if a limit is reached."""
         with self._lock:
             for setting, spent in self._spent.items():
                 if spent >= (most := self._most[setting]):

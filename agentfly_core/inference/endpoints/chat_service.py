@@ -1,4 +1,6 @@
-"""The client of a chat service with OpenAI's API. It has retries, a budget and stored answers."""
+"""The client of a chat service with OpenAI's API. The client retries failed requests, limits
+requests and tokens, and stores answers.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ MOST_SHOWN = 500
 
 
 class _Passing(Exception):
-    """An attempt failed, but a further attempt may succeed."""
+    """A request to the chat service failed, but the same request may succeed later."""
 
 
 class ChatService:
@@ -93,7 +95,7 @@ class ChatClient:
         the stored reply. Like a seed, `draw` distinguishes several replies to the same request.
 
         Raises ServiceFailure if all attempts fail, NoReply if the service refuses the
-        request, and BudgetSpent if the budget is spent.
+        request, and BudgetSpent if the limit of requests or tokens is reached.
         """
         settings = self.service.settings
         fields = {**request.body(), "model": settings.model, **settings.extra}

@@ -53,7 +53,7 @@ class Hermes:
 
     With `show_tools`, the system message lists the tools. A model does not need this list after a
     warm start (supervised fine-tuning on demonstrations). Added tokens such as `<|im_end|>` come
-    only from markup and from replies, never from texts of users or tools.
+    only from the template and from replies, never from texts of users or tools.
 
     The constructor raises ValueError if the tokenizer lacks ChatML's special tokens. It also raises
     ValueError if the method `open` and the chat template in the property `jinja` give different
@@ -114,8 +114,8 @@ class Hermes:
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 
     def fit(self, text: str, tokens: int) -> str:
-        """Shorten a text to at most `tokens` tokens. Its middle is replaced by `[... N bytes
-        omitted ...]`.
+        """Shorten a text to at most `tokens` tokens: the middle of the text is replaced by
+        `[... N bytes omitted ...]`.
         """
         return self._text.fit(text, tokens)
 
@@ -151,7 +151,7 @@ class Hermes:
                     yield from self._block(message.role, message.content)
 
     def _block(self, role: str, text: str) -> tuple[int, ...]:
-        """Encode a message and its markup. The markup becomes added tokens."""
+        """Encode a message between `<|im_start|>` and `<|im_end|>`, which become added tokens."""
         encoded = self._text.encode(f"{self._before}{role}\n{text}{self._behind}")
         return (*encoded, *self._after)
 

@@ -13,10 +13,10 @@ from agentfly_core.records.trajectory import BadCall, Message, Observation
 
 FIRST, ESCAPE = 0x100000, "\U0010fffd"
 PLANE = 0x10000
-"""The number that is subtracted from the code point of a character to escape it.
+"""The number of code points in a Unicode plane.
 
 Placeholders of added tokens are private characters of Unicode's last plane. If the text of a
-message contains such a character, the character is escaped.
+message contains such a character, it is escaped: its code point is decreased by PLANE.
 """
 _PRIVATE = re.compile("[\U00100000-\U0010ffff]")
 

@@ -10,10 +10,11 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
     """Return the chat template that `template.use: default` means for a model.
 
-    The result is the model's own chat template. In three cases, it is the template Hermes instead:
+    The result is the model's own chat template. In three cases, the result is instead Hermes, i.e.
+    ChatML with tool calls as JSON:
 
     - The model lacks a chat template.
-    - The model is a nano model (`nano` or `nano:<recipe>`).
+    - The model is a tiny built-in model (`nano` or `nano:<recipe>`).
     - The model was exported with the Jinja template of Hermes.
 
     The result depends only on the tokenizer. Raises ValueError if the model's template cannot be

@@ -112,7 +112,7 @@ def _dialect(renderer: JinjaRenderer, header: str) -> Dialect:
 
 
 def _native(renderer: JinjaRenderer) -> Iterator[Dialect]:
-    """Yield the forms of messages in which the template can write tools, calls and tool results."""
+    """Yield the message formats in which the template can render tools, calls and tool results."""
     if not _writes(renderer, [USER], "D0", "k0", tools=TOOLS):
         return
     # some templates refuse arguments that are objects, or a content that is ""

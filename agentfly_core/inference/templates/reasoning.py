@@ -64,7 +64,7 @@ MARKS = (
     ReasoningMarks("[THINK]", "[/THINK]"),
     ReasoningMarks(THINK, THOUGHT_END),
 )
-"""The reasoning tags of model families. The last entry is also for templates without tags."""
+"""The reasoning tags of model families. The last entry is the default for other templates."""
 
 
 def marks_of(template: str, rendered: str) -> ReasoningMarks:

@@ -18,7 +18,7 @@ from agentfly_core.records.trajectory import BadCall, Message, ToolCall
 Call = ToolCall | BadCall
 QUESTION = Message("user", "?")
 OTHER = "\U0010fffe"
-"""A test text for messages: a character that templates themselves never write."""
+"""A message content for tests: a character that no chat template writes by itself."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Replies:
     """Parses a model's replies, and writes messages as the model would write them in a reply.
 
     Replies are parsed with the tokenizer's `response_template`, if the tokenizer has this template
-    and the chat template can render tools and calls. Otherwise, replies are parsed with the
-    tool-call format `markup.calls`, such as "hermes". If this format is not "", it also parses each
-    reply for which `response_template` raises an error.
+    and the chat template can render tools and calls. Otherwise, or if `response_template` raises an
+    error, replies are parsed with the tool-call format `markup.calls`, such as "hermes". If the
+    format is unknown (""), a reply with such an error becomes a BadCall.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -53,7 +53,7 @@ class Replies:
         return Message("assistant", message.content, tuple(calls), reasoning=message.reasoning)
 
     def is_thinking(self, text: str) -> bool:
-        """Whether a reply has begun its reasoning and not ended it."""
+        """Whether the reasoning of a partial reply has begun and has not ended yet."""
         return self.markup.marks.begin(text, self._opened) and self.markup.marks.close not in text
 
     def reasoning_tokens(self, text: str, reply: Sequence[int]) -> int:
@@ -76,7 +76,7 @@ class Replies:
         """Whether the template renders a message to these tokens.
 
         A message without reasoning may be rendered with or without empty reasoning tags: a template
-        may write them only in the last message.
+        may write these tags only in the last message.
         """
         text = self._hidden(message)
         empty = "" if message.reasoning else self.markup.marks.joined("", "", self._opened)
@@ -91,8 +91,8 @@ class Replies:
         """Parse a reply with the tokenizer's `response_template`.
 
         Returns None if the tokenizer has no `response_template`, or if the chat template cannot
-        render tools and calls. If `response_template` raises an error, returns None if
-        `markup.calls` names a tool-call format, or else a message with a BadCall.
+        render tools and calls. If `response_template` raises an error, returns None for a
+        known tool-call format `markup.calls`, and otherwise a message with a BadCall.
         """
         if not self._response_template:
             return None
@@ -140,7 +140,7 @@ class Replies:
 
     @cached_property
     def _header(self) -> str:
-        """A prompt's text. The text ends with the header of a reply: `<|im_start|>assistant`."""
+        """The text of a prompt up to the header of the reply, such as `<|im_start|>assistant`."""
         return self.renderer.contents.show(self.renderer.text([QUESTION], ()))
 
     @cached_property

@@ -18,7 +18,7 @@ MOST_TOKENS_OF_A_BYTE = 16
 tokenizer may normalise a Unicode character of 3 bytes to 33 bytes.
 """
 SHARED = 4
-"""The length of the prefixes by which `one_of` groups names, so that its pattern is fast."""
+"""The length of the prefixes by which `one_of` groups names. These groups make the pattern fast."""
 
 
 class TextEncoder:

@@ -35,7 +35,7 @@ class Evaluator:
     further: Mapping[str, Evaluator] = field(default_factory=dict)
 
     def with_datasets(self, policy: Pointer) -> Evaluator:
-        """Prepare the datasets in evaluate.datasets, and return an evaluator that includes them.
+        """Prepare the datasets in evaluate.datasets, and return an evaluator with these datasets.
 
         Raises ValueError if a dataset cannot be used, for example because its prompts are too long
         for `policy`.

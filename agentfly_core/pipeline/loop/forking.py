@@ -1,4 +1,4 @@
-"""Forks: runs that continue from a step of another run, their origin."""
+"""Forks: runs that continue from a step of another run. This other run is the fork's origin."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -78,7 +78,7 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
 
     The error is raised in these cases:
 
-    - A policy that the first steps of the fork use for sampling is missing.
+    - A policy from which the fork samples in its first steps is missing.
     - The run.json of the origin is missing.
     - `settings` would change the order of the problems.
     - The fork inherits the optimizer state, but the learner state is missing or does not fit
@@ -116,10 +116,10 @@ def require_origin(store: Store, settings: Settings, fork: Fork) -> None:
 def _require_fitting(old: Algorithm, new: Algorithm, added: Adapter | None) -> None:
     """Raise ValueError if a fork cannot continue with the learner state of its origin.
 
-    `old` is the algorithm of the origin, and `new` the algorithm of the fork. The fork must not add
-    a critic or an adapter (`added`), because the learner state lacks their weights. The fork must
-    not change the weight of an adaptive KL penalty, because the learner state contains the adapted
-    weight.
+    `old` is the algorithm of the origin, and `new` the algorithm of the fork. `added` is an adapter
+    that only the fork has. An added critic or adapter is an error, because the learner state lacks
+    the weights. A changed weight of an adaptive KL penalty is an error, because the learner state
+    contains the adapted weight.
     """
     before, after = (getattr(algorithm, "kl", None) for algorithm in (old, new))
     critics = get_args(Critic)  # each has the weights of the critics before it

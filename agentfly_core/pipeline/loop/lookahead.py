@@ -26,8 +26,8 @@ def one_thread(name: str, plays: bool = False) -> Iterator[ThreadPoolExecutor]:
     """Yield a thread pool with one thread.
 
     At the end of the `with` block, calls that have not started are cancelled. Then the function
-    waits until the running call has ended. Set `plays` to True if the thread plays episodes. With
-    this setting, the function does not wait for the running call after an interrupt.
+    waits until the running call has ended. Set `plays` to True if the thread plays episodes. The
+    function then does not wait after an interrupt.
     """
     thread, waits = ThreadPoolExecutor(1, name), True
     try:
@@ -66,12 +66,12 @@ def side_by_side(count: int, function: Callable[[T], R], items: Iterable[T]) -> 
 def ahead(run: Run, play: PlayStep) -> Iterator[Callable[[int, Artifact], PlayedStep]]:
     """Yield a function `played_by(step, policy)`, which returns the episodes of a step.
 
-    Call `played_by` once for each step of the run, in ascending order. `policy` is the policy
-    before the step. `play(policy, version, step)` is a function that plays a step with the policy
-    after step `version`. Let s be `rollout.max_staleness`. Step k is played with the policy after
-    step k - 1 - s, or with policy 0 if k - 1 - s is negative. The choice of the policy does not
-    depend on the speed of rollouts or updates. If s is above 0, a thread plays the next steps while
-    the code in the `with` block runs.
+    Call `played_by` once for each step of the run, in ascending order. The argument `policy` is the
+    policy before the step. `play(policy, version, step)` plays a step with a policy; `version` is
+    the step after which this policy was published. Let s be `rollout.max_staleness`. Step k is
+    played with the policy after step k - 1 - s, or with policy 0 if k - 1 - s is negative. This
+    choice does not depend on the speed of rollouts or updates. If s is above 0, a thread plays the
+    next steps while the code in the `with` block runs.
     """
     staleness = run.settings.rollout.max_staleness
     if staleness == 0:

@@ -184,9 +184,10 @@ def warm_started(
     model: Artifact,
     data: Artifact,
 ) -> list[Artifact]:
-    """Run the warm start. Return the demonstrations, followed by the policy after each round.
+    """Run the warm start. Return the demonstrations, then the policy after each warm-start round.
 
-    The result is empty for a run without a warm start, and for a run with the setting `fork`.
+    The result is empty for a run without a warm start, and for a run that continues another run
+    (the setting `fork`).
     """
     if (settings := experiment.settings.warm_start) is None or experiment.settings.fork:
         return []

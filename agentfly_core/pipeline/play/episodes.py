@@ -1,7 +1,4 @@
-"""Play episodes outside of training.
-
-Problems of a split are chosen, played in shards (batches of episodes) and scored.
-"""
+"""Play and score episodes outside of training, in shards (batches of episodes)."""
 
 import logging
 import time
@@ -45,17 +42,17 @@ from agentfly_core.system.formats.text import did_you_mean
 
 logger = logging.getLogger(__name__)
 OPEN = Gates(failed=1.0, unscored=1.0)
-"""Limits that allow any share of failed and unscored episodes. These episodes are stored, too."""
+"""Limits that accept any share of failed and unscored episodes."""
 
 
 @dataclass(frozen=True)
 class PlayRequest:
-    """A request to play episodes.
+    """A request to play `episodes` episodes.
 
-    Example: `PlayRequest("run:demo@7", "train", 8, "", "agentfly play quickstart ...")`. An empty
-    `policy` means the default, see `prepare`. `episodes` is the number of episodes. If the problem
-    id `problem` is empty, the first problems of the split are played. Otherwise all episodes play
-    this problem. `command` is the command line, which is written to play.json.
+    Example: `PlayRequest("run:demo@7", "train", 8, "", "agentfly play quickstart ...")`. `prepare`
+    chooses the policy if `policy` is empty. If the problem id `problem` is empty, the first
+    problems of the split are played. Otherwise all episodes play this problem. `command` is the
+    command line, which is written to play.json.
     """
 
     policy: str
@@ -81,10 +78,8 @@ class Played:
 def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
     """Return the first problems of the split `name` of a dataset, at most `most` problems.
 
-    If the dataset has several tasks, the problems of the tasks alternate.
-
-    If `named` is set, return only the problem with this id. Raises ValueError if the split is empty
-    or the problem is missing.
+    If the split has problems of several tasks, the tasks alternate. If `named` is set, return only
+    the problem with this id. Raises ValueError if the split is empty or the problem is missing.
     """
     file = folder / f"{name}.parquet"
     ids = read_column(file, "id")
@@ -199,10 +194,10 @@ class PreparedPlay:
 
 
 def prepare(experiment: Experiment, request: PlayRequest, at_once: int) -> PreparedPlay:
-    """Prepare the dataset and the player of a request.
+    """Prepare the dataset and the player (a model or a function) of a request.
 
-    If the policy of the request is empty, the last policy of the experiment's run is used. If this
-    run lacks a policy, the base model is used. Raises ValueError if the policy or the problem is
+    If `request.policy` is empty, the last policy of the experiment's run is used. If this run has
+    no policy yet, the base model is used. Raises ValueError if the policy or the problem is
     missing.
     """
     store, settings = experiment.store, experiment.settings
@@ -233,10 +228,10 @@ def take_name(
     mode: ModeName = "experiment",
     player: Player | None = None,
 ) -> str:
-    """Write the record play.json under the next free name, and return this name.
+    """Write play.json into the next free folder `plays/NAME`, and return NAME.
 
-    The record describes episodes that will be stored under the name. `player` is the model or the
-    function that will play them. It is None if the episodes are imported.
+    play.json describes the episodes that will be stored in the folder. `player` is the model or the
+    function that will play the episodes, or None for imported episodes.
     """
     settings = experiment.settings
     sampled_from: ArtifactRecord | None = None
@@ -275,8 +270,8 @@ def publish_tokenizer(store: Store, layout: PlayLayout, tokenizer: PreTrainedTok
 
 
 def play_key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
-    """Return the key of an artifact with the path `uri`, such as a batch of played episodes.
+    """Return the key to publish an artifact at the path `uri`, such as a batch of played episodes.
 
-    `inputs` maps the names of the artifact's inputs to the digests of the inputs.
+    `inputs` maps the names of the artifact's inputs to their digests.
     """
     return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

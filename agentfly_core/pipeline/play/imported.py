@@ -38,7 +38,8 @@ class Imported:
 
 
 def import_traces(experiment: Experiment, path: Path, command: str) -> Imported:
-    """Store the chats and traces of a file, and score them with the experiment's rewards.
+    """Store the chats and traces (chats with token ids) of a file, and score them
+    with the experiment's rewards.
 
     The episodes are stored in the folder `plays/NAME`, where NAME is the next free name. The
     command line `command` is recorded in play.json. If a problem of the dataset has the same prompt

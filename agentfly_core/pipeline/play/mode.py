@@ -109,12 +109,12 @@ class Live(Mode):
 
 @dataclass(eq=False)
 class _Session(Cast):
-    """A sampler session that shows the new text in each prompt, and each reply."""
+    """A sampler session that calls `show` with the new text of each prompt and with each reply."""
 
     decode: Decode
     show: Show
     shown: tuple[int, ...] = field(default=(), init=False)
-    """The tokens of the conversation that was shown last."""
+    """The tokens of the last shown prompt and reply: the next prompt usually begins with them."""
 
     async def sample(self, request: Request) -> Sampled:
         problem, chain, turn = request.conversation.order
@@ -132,7 +132,9 @@ class _Session(Cast):
 
 
 class Chat(Mode):
-    """A chat with a person. An object of this class is also the agent of the episode.
+    """A mode in which a person chats with the policy in an episode.
+
+    A Chat object is also the agent that plays this episode.
 
     The person's first message is `first`. After each reply without a tool call, `ask` returns the
     person's next message. An empty message ends the chat.

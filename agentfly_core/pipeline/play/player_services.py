@@ -30,7 +30,7 @@ class PlayerServices:
 
     @contextmanager
     def started(self, logs: Path) -> Iterator[LocalServices]:
-        """Start the services. They are stopped at the end of the `with` block.
+        """Start the services, and stop the services at the end of the `with` block.
 
         GPUs are reserved only if the player or another speaker is a model with weights.
         Functions and chat services need no GPU.

@@ -46,7 +46,7 @@ Player = ModelPlayer | Script
 
 
 def described(player: Player, model: str) -> str:
-    """Describe a player for the user.
+    """Describe a player (a policy or a function that replies) for the user.
 
     Examples: `base (nano:calculator)`, `oracle (my_shop:buys)`.
     """

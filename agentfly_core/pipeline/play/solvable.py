@@ -24,7 +24,7 @@ from agentfly_core.store.artifact import Artifact
 from agentfly_core.system.formats.text import clip, counted, words_of
 
 WRONG = 64
-"""The number of problems on which wrong answers are scored."""
+"""The maximum number of problems whose wrong example answers are scored to check a reward."""
 SHOWN = 5
 logger = logging.getLogger(__name__)
 

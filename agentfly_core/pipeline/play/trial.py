@@ -34,7 +34,7 @@ from agentfly_core.rollout.shard import collect
 from agentfly_core.system.formats.text import clip, counted, fault, sentence
 
 PLAYED = 16
-"""The number of problems that the oracle and the idle policy play."""
+"""The maximum number of problems that `trials` plays."""
 LONGEST, SHOWN = 300, 3
 T = TypeVar("T")
 
@@ -75,8 +75,8 @@ def trials(experiment: Experiment, problems: Sequence[Problem]) -> list[str]:
     answers. Rewards that use a service are not tested. No problem is played if
     `warm_start.demonstrations` is not a function, or if there is nothing to test.
 
-    Raises GateClosed if at least half of the oracle's episodes do not fail, but the rewards can
-    score none of these episodes. Any other error is only logged and added to the report.
+    Raises GateClosed if at least half of the oracle's episodes end without an error, but none of
+    them can be scored. Any other error is only logged and added to the report.
     """
     report = list[str]()
     own = [reward for reward in experiment.whole.rewards if not scores_answers(reward)]

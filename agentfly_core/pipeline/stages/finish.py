@@ -1,4 +1,4 @@
-"""Finish a run. Its ledger (one row for each problem and step) and its summary are written."""
+"""Finish a run: write a ledger (a table with one row for each problem and step) and a summary."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +17,8 @@ from agentfly_core.system.formats.json_value import as_json
 def finish(run: Run, evaluations: Sequence[Evaluation]) -> Summary:
     """Write the ledger and summary.json of a finished run, and return the summary.
 
-    The ledger has one row for each problem and step. `evaluations` contains the evaluations before
-    and after training. It is empty for an experiment without rewards.
+    The ledger is a table with one row for each problem and step. `evaluations` contains the
+    evaluations before and after training, or nothing for an experiment without rewards.
     """
     policy = final_policy(run.store, run.name)
     summary, target = summarise(run, policy, evaluations), keys.ledger(run.name, policy)

@@ -51,9 +51,9 @@ def update(
 
     `memory` is the new memory (a folder that agents read) from this step. Its digest is
     recorded in the new policy's inputs. The update needs the learner state (weights and optimizer
-    state) from before this step. If it is neither in the learner's memory nor in the store, earlier
-    updates are repeated first. The new learner state is saved only in some steps, while the next
-    step is played.
+    state) from before this step. If the learner has lost this state, the function reads the newest
+    stored state and repeats later updates. Every `update.learner_every` steps, and in the last
+    step, the new learner state is saved. The next step can begin meanwhile.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
     if not run.settings.update.weights:
@@ -201,7 +201,8 @@ def publish(
 ) -> Artifact:
     """Update the policy `before`, and publish the new policy under the key `target`.
 
-    `save` is a function that writes the new learner state; None means that the state is not saved.
+    `save` writes the new learner state (weights and optimizer state). If `save` is None, the state
+    is not saved.
     If the policy diverges, nothing is published and GateClosed is raised.
     """
     for left in (keys.learner(target), target):  # a state belongs to its policy
@@ -234,9 +235,9 @@ def label_of(run: Run, step: int) -> str:
     """Return the label of the learner state after a step.
 
     A label identifies the weights and the optimizer state of a learner. The label is the key of the
-    step's policy, which must be published. If the run starts at this step with a new optimizer
-    state, the label is `fresh(run.start)`. Raises ValueError if the run must inherit a learner
-    state that is missing.
+    published policy after the step. If the run starts at this step with a new optimizer state, the
+    label is instead computed by the function `fresh`. Raises ValueError if the run starts from the
+    learner state of another run, and this state is missing.
     """
     if step > run.settings.start_step:
         return _published(run, step).key
@@ -255,7 +256,9 @@ def label_of(run: Run, step: int) -> str:
 
 
 def require_learner_state(store: Store, fork: Fork) -> None:
-    """Raise ValueError if the store lacks the learner state of the step that `fork` continues."""
+    """Raise ValueError if the store lacks the learner state (weights and optimizer state) after the
+    step `fork.step` of the run `fork.run`.
+    """
     run, step = fork.run, fork.step
     if store.holds(step_layout(store, run, step).learner):
         return

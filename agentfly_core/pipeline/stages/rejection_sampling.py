@@ -40,8 +40,8 @@ def stored(
     """Yield the stored episodes of a run's steps, with their scores.
 
     `steps` is the result of `scored_steps`. `problems` contains the ids of the training problems of
-    the new experiment. Episodes of other problems are left out, because the new experiment may hold
-    these problems out.
+    the experiment that uses the episodes. Episodes of other problems are left out, because this
+    experiment may hold these problems out.
     """
     for scored in steps:
         pairs = scored_in(store, scored)

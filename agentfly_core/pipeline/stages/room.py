@@ -1,4 +1,4 @@
-"""Check that a model and a dataset fit the limits of an experiment."""
+"""Check that the prompts of a dataset fit a model's context, and that problems have their facts."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Combine the metrics of playing, scoring and the update to the metrics of a training step."""
+"""Merge the metrics of a training step: those of playing, of scoring and of the update."""
 
 import logging
 import shlex
@@ -18,7 +18,7 @@ NOTHING = (
     "`agentfly show %s@%s`; %s."
 )
 OF_RATE = ("kl", "reward_fall")
-"""Names of the health signs that may mean that the learning rate is too high."""
+"""Names of health signs (warnings about a metric) that may mean a too high learning rate."""
 SPREAD = "easier or harder problems, a larger rollout.group_size, or a longer warm_start may help"
 
 
@@ -73,8 +73,8 @@ def _rate_advice(run: Run, step: int) -> str | None:
     """Return advice to lower the learning rate, or None if no update changed the policy too much.
 
     The advice contains a command that repeats training with a lower learning rate. The command
-    forks the run before the last update that changed the policy too much, and before all such
-    updates directly before it. If no step is left to fork from, the command starts a new run.
+    forks the run before the last series of updates that changed the policy too much. If no step
+    is left to fork from, the command starts a new run.
     """
     settings, updates = run.settings, set[int]()
     for number in range(settings.own_steps.start, step + 1):

@@ -1,4 +1,4 @@
-"""The warm start: masked supervised fine-tuning on demonstrations, in several rounds."""
+"""The warm start: supervised fine-tuning on the reply tokens of demonstrations, in rounds."""
 
 from collections.abc import Mapping
 from dataclasses import replace

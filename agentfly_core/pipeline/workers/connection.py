@@ -47,7 +47,7 @@ class Death:
 
     @property
     def suspects(self) -> list[str]:
-        """The ids of the episodes with unfinished calls. One of them may have caused the death."""
+        """The ids of the episodes with unfinished calls, which may have killed the worker."""
         return [*dict.fromkeys(call.episode for call in self.calls if call.episode)]
 
     def culprit(self, alone: Sequence[str]) -> CallRecord | None:
@@ -76,8 +76,9 @@ class Disconnected(Exception):
 
 
 class Connection:
-    """A worker process (`process`) and the connection to it: `Connection({"TMPDIR":
-    "/tmp/agentfly-x1/worker.sock.d"}, log)`.
+    """A worker process and the connection to it: `Connection({"TMPDIR": "/tmp/x"}, log)`.
+
+    The arguments are the worker's environment variables and the path of its log.
     """
 
     def __init__(self, env: Mapping[str, str], log: Path) -> None:
@@ -118,7 +119,7 @@ class Connection:
         return message
 
     def death(self) -> Death:
-        """Describe how the worker died, and write the cause to its log."""
+        """Describe how the worker died, and write the cause to the worker's log."""
         cause = self.process.cause()
         with self._log.open("a") as log:
             log.write(f"--- ended: {cause}\n")

@@ -21,7 +21,7 @@ class RolloutJob:
     (EpisodeSpec(...), ...), Progress("rollout", 7, done=0, total=64))`. `target` is the key of the
     artifact with the played episodes. Sampled tokens are labelled with `version`. `progress` counts
     the episodes of the stage that are finished when this batch begins. `memory` is the artifact
-    that contains the folder of `Episode.memory`; None means an empty folder.
+    with the memory folder (`Episode.memory`) of the agent; None means an empty folder.
     """
 
     target: ArtifactKey
@@ -105,7 +105,7 @@ class Blame:
         return Blame(failed, [one for one in self.suspects if one != episode])
 
     def mark(self, episodes: Sequence[EpisodeSpec]) -> list[EpisodeSpec]:
-        """Copy the specs of episodes, and add this Blame to the copies.
+        """Copy the specs of episodes, and add the two fields of this object to the copies.
 
         In each copy, the field `blamed` has the value of `failed`, and the field `suspects` has the
         value of `suspects`.

@@ -33,8 +33,8 @@ class LocalServices:
     """The services with which episodes are played in this process.
 
     Example: `LocalServices(VLLM(...), resources, tokenizer, {"critic": FrozenPolicy(...)})`. All
-    policies use the same tokenizer. `frozen` maps each role that is not trained to its policy or
-    chat service.
+    policies use the same tokenizer. `frozen` maps each role (group of speakers) that is not trained
+    to its policy or to a chat service (an LLM behind an HTTP API).
     """
 
     sampler: Sampler
@@ -62,14 +62,14 @@ class LocalServices:
 
 @dataclass(frozen=True)
 class LocalPlayer:
-    """Plays jobs one at a time: `LocalPlayer(experiment, services).do(job)`."""
+    """Plays jobs (batches of episodes) in turn: `LocalPlayer(experiment, services).do(job)`."""
 
     experiment: Experiment
     services: LocalServices
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def do(self, job: Job) -> Artifact:
-        """Play a job with its policy and publish the artifact; see JobPlayer."""
+        """Play a job's episodes with its policy, and publish them as an artifact; see JobPlayer."""
         with self._turn:
             metrics = self.load(job)
             return self.play(job, NO_BLAME, metrics)

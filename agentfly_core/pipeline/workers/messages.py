@@ -91,17 +91,20 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Asks the main process whether the budget of the chat service `service` allows a request."""
+    """Asks whether the budget of a chat service (an LLM behind an HTTP API) allows a request.
+
+    The message goes to the main process. `service` is the name of the chat service.
+    """
 
     service: str
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Answers the message `Asked`: may the worker send a request to the chat service?
+    """Answers the message `Asked`: may the worker send a request to a chat service (an LLM API)?
 
-    If the budget of the service is spent, `refusal` is the error message. Otherwise it is "", and
-    the request may be sent.
+    If the budget of the service is spent, `refusal` is the error message. Otherwise `refusal` is
+    "", and the request may be sent.
     """
 
     refusal: str
@@ -109,7 +112,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Reports the number of tokens that an answer of a chat service used."""
+    """Reports the number of tokens that an answer of a chat service (an LLM API) used."""
 
     service: str
     tokens: int
@@ -155,7 +158,7 @@ class Failed:
 
     @property
     def error(self) -> Exception:
-        """An exception of the type `kind`, or a RuntimeError if ERRORS lacks this type."""
+        """An exception of the type in the field `kind`. Unknown types become RuntimeError."""
         kind = ERRORS.get(self.kind, RuntimeError)
         # without calling __init__, because PromptTooLong has other parameters
         return kind.__new__(kind, self.text)
@@ -163,8 +166,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Reports that a worker ends itself. `how` is the reason, and `calls` are the calls that caused
-    the end.
+    """Reports that a worker ends itself. `how` is the reason, and `calls` are the calls of tools or
+    other functions that caused the end.
 
     Example: `GivenUp("held the event loop ...", (CallRecord(...),))`.
     """

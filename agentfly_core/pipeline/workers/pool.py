@@ -1,4 +1,4 @@
-"""Worker processes that play a run's episodes. If a worker dies, its job is played again."""
+"""Worker processes that play a run's episodes. If a worker dies, the worker's job is repeated."""
 
 import logging
 import os
@@ -28,20 +28,21 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerLost(RuntimeError):
-    """Workers died repeatedly during a job, and the responsible episode is uncertain."""
+    """Workers died repeatedly during a job, and the episode that caused this is unknown."""
 
 
 class OwnSamplers:
     """The samplers of workers that have one sampler each.
 
-    The workers themselves load policies and free memory. The methods of this class therefore do
-    nothing. The subclass ServedSampler is for one sampler that all workers share.
+    Each worker loads policies and frees memory itself, so the methods of this class do nothing. The
+    subclass ServedSampler is for one sampler that all workers share.
     """
 
     @contextmanager
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
-        """Keep the policy of a job loaded until the end of the `with` block. Yield the time that
-        loading took, as a metric.
+        """Keep the policy of a job loaded until the end of the `with` block.
+
+        Yields the loading time in seconds as a metric, if the policy was loaded.
         """
         yield {}
 
@@ -50,7 +51,7 @@ class OwnSamplers:
 
 
 class ServedSampler(OwnSamplers):
-    """One sampler for all workers. It changes its policy only while no job is running."""
+    """One sampler for all workers. The sampler's policy changes only while no job is running."""
 
     def __init__(self, sampler: Sampler, store: Store) -> None:
         self._sampler, self._store = sampler, store
@@ -124,9 +125,8 @@ class WorkerPool:
     def _done(self, process: WorkerProcess, job: Job, metrics: Mapping[str, float]) -> Pointer:
         """Play a job, and repeat it after the death of its worker.
 
-        Episodes that killed a worker are not played again. For some deaths, the responsible episode
-        is uncertain. If the number of these deaths reaches the constant MOST_DEATHS, WorkerLost is
-        raised.
+        Episodes that killed a worker are not played again. Raises WorkerLost if
+        MOST_DEATHS workers died and it is unknown which episodes killed them.
         """
         blame, deaths = Blame.stored(self._store, job.target), 0
         while True:
@@ -166,7 +166,7 @@ def _lost(death: Death) -> str:
 def worker_pool(
     samplers: Samplers, model: Pointer, tokenizer: str, server: str, owner: str, logs: Path
 ) -> Iterator[WorkerPool]:
-    """Start worker processes for a run's episodes. They run until the end of the `with` block.
+    """Start worker processes for a run's episodes. Workers run until the end of the `with` block.
 
     The site (the machine's settings) has the number of workers. `owner` is the uid of the run.
     `server` is the address of the vLLM server, or "" if each worker has its own sampler.

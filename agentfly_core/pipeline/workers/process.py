@@ -48,9 +48,9 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
-    A worker plays one job at a time. If the worker's process dies, a new process replaces it. After
-    a job, a new process also replaces a process that still runs abandoned calls, for example after
-    a timeout.
+    A worker plays one job at a time. If the worker's process dies, a new process replaces it. The
+    process is also replaced if abandoned calls, for example calls that timed out, still run after a
+    job.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """The program of a worker process. It plays the jobs of a session (a running command) one at a
 time.
 
-Calls of authors' functions are recorded in shared memory. The session reads this memory if this
-process dies or does not answer. SIGINT is ignored, and SIGUSR1 prints the stacks of all threads.
-The module `process` contains the code of the session.
+Calls of user code, such as tools and rewards, are recorded in shared memory. The session reads this
+memory if this process dies or does not answer. SIGINT is ignored, and SIGUSR1 prints the stacks of
+all threads. The module `process` contains the code of the session.
 """
 
 import faulthandler
@@ -67,7 +67,7 @@ def main(descriptor: int, calls: int) -> None:
     """Play jobs for the main process.
 
     - `descriptor`: the file descriptor of the socket to the main process
-    - `calls`: the file descriptor of the shared memory that records calls of authors' functions
+    - `calls`: the file descriptor of the shared memory in which calls of user code are recorded
     """
     # Ctrl-C in a terminal is also sent to workers, but the session decides which work is cancelled
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -106,7 +106,7 @@ class _Session(logging.Handler):
             self._lines.send(encoded(message))
 
     def allowed(self, service: str) -> Allowed:
-        """Ask the main process to allow a request to a chat service.
+        """Ask the main process to allow a request to a chat service (external model API).
 
         The method blocks until the main process answers, which takes little time.
         """
@@ -238,8 +238,9 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
 
 
 class _SessionBudget(Budget):
-    """The budget of a chat service. The main process counts the requests and tokens of
-    all workers.
+    """The maximum number of requests and tokens of a chat service (external model API).
+
+    The main process counts the requests and tokens of all workers.
     """
 
     def __init__(self, name: str, session: _Session) -> None:
@@ -255,7 +256,7 @@ class _SessionBudget(Budget):
             raise BudgetSpent(refusal)
 
     def spend(self, tokens: int) -> None:
-        """Send the number of tokens in an answer to the main process, which counts them."""
+        """Report the tokens that a request used to the main process, which counts them."""
         self._session.send(Spent(self._service, tokens))
 
 

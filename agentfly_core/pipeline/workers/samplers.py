@@ -45,7 +45,7 @@ class Samplers:
 
     @cached_property
     def chats(self) -> dict[str, ChatService]:
-        """The chat services that generate replies of the policy or of other speakers, by name.
+        """The chat services that reply for the policy or for untrained roles of the agent, by name.
 
         Each service has its own limits on the number of requests and tokens.
         """
@@ -104,7 +104,7 @@ class Samplers:
         return EndpointSampler(self.chats[self.endpoint], partial(reply_tokens, own, tokenizer))
 
     def frozen(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Frozen]:
-        """Return the policy or chat service that replies for each role that is not trained.
+        """Return the policy or chat service that replies for each untrained role of the agent.
 
         A role can use the policy of an earlier run, a chat service, or the same policy as the
         trained roles. Raises ValueError if a policy is missing, has changed, or has another

@@ -1,1 +1,1 @@
-"""Vaults to open, for the algorithm ARPO, which forks episodes where the model's entropy rises."""
+"""Problems of opening vaults, trained with ARPO, which forks episodes where entropy rises."""

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 MISTAKES = ("other thing", "wander")
 MOST_CALLS = 12
-"""The `agent.max_turns` of conf/babyai.yaml."""
+"""The maximum number of calls of the tool `act` in an episode. It equals `agent.max_turns` in
+conf/babyai.yaml.
+"""
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 PORTABLE = ("key", "ball", "box")
 _THING = re.compile(
@@ -83,7 +85,7 @@ class Room:
     carried: str = ""
 
     def see(self, view: str, pose: Pose) -> None:
-        """Update the room with the player's view from the cell and direction in `pose`.
+        """Add the player's view at `pose` (cell and direction) to the seen part of the room.
 
         `view` is a text made by `environment.view_text`.
         """
@@ -156,8 +158,8 @@ class Goal:
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """Return the actions for the next step towards the goal.
 
-        If the player can reach the object through seen cells, the actions lead to the object. The
-        last action is then, for example, "pick up". Otherwise the actions lead to an unseen cell.
+        If a path through seen cells leads to the object of the mission, the actions follow this
+        path, and end for example with "pick up". Otherwise the actions lead to an unseen cell.
         """
         if self.verb == "put" and room.carried:
             way, last = room.way(pose, partial(self._is_beside, room)), "drop"
@@ -169,7 +171,7 @@ class Goal:
         return [*way, last]
 
     def next_call(self, room: Room, pose: Pose) -> tuple[str, int]:
-        """Return the first of `next_actions`, and how often it occurs at the start of the list.
+        """Return the first action of `next_actions`, and the number of times to repeat this action.
 
         For the actions `["go forward", "go forward", "pick up"]`, return `("go forward", 2)`.
         """
@@ -214,12 +216,11 @@ def babyai(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 
 
 def solvable(grid: RoomGridLevel, mission: str, seen: str) -> bool:
-    """Return False if the demonstration policy fails to solve a new grid, else True.
+    """Whether the demonstration policy solves a new grid with at most MOST_CALLS calls of `act`.
 
-    The policy fails if it needs more than MOST_CALLS calls of `act`. `seen` is the text of the
-    first view. The function executes the policy's actions, which changes the grid. Missions that
-    the policy does not support, such as missions in several rooms, are not tried: the result is
-    True.
+    `seen` is the text of the first view. The function executes the policy's actions, which changes
+    the grid. For missions that the policy does not support, such as missions in several rooms, the
+    result is True, and no action is executed.
     """
     if grid.num_rows * grid.num_cols > 1 or not mission.endswith(named(mission)[-1]):
         return True

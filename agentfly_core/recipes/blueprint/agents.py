@@ -1,4 +1,4 @@
-"""The agent Architect. It draws a blueprint for an order, builds it and inspects the building."""
+"""The agent Architect. It draws a blueprint for the prompt, builds it and inspects the building."""
 
 from agentfly_core import Ending, Episode, Message, Speaker, ToolCall, require_package, tool
 from agentfly_core.agents.tool_loop import last_reply
@@ -17,7 +17,7 @@ REFLECT = "What is wrong? Correct the blueprint and reply with it alone."
 
 
 class Architect:
-    """An agent that draws a blueprint for an order and constructs the building.
+    """An agent that draws a blueprint for an order (the description of a building) and builds it.
 
     - With `interprets`, the speaker `interpreter` first names the building and its parts.
     - With `recalls`, the agent searches the run's memory for the most similar order. The speaker
@@ -67,7 +67,7 @@ class Architect:
 
 
 async def interpreted(episode: Episode) -> str:
-    """Let the speaker `interpreter` read the order in the prompt. Return its reply, which names the
+    """Let the speaker `interpreter` read the prompt. Return its reply, which names the
     building and its parts.
     """
     interpreter = episode.speaker(INTERPRETER, system=INTERPRET)

@@ -62,7 +62,10 @@ def orders(
 
 
 def _sizes(name: str) -> dict[str, Sequence[tuple[int, ...]]]:
-    """Return the allowed sizes of a kind of building, such as (4, 7, 3), for each split."""
+    """Return the allowed sizes of a building family for each split.
+
+    For a tower, (4, 7, 3) means side 4, height 7 and mast 3, in blocks.
+    """
     sizes = [*product(*(range(low, high + 1) for low, high in FAMILIES[name].sizes.values()))]
     random.Random(name).shuffle(sizes)
     return shares(sizes, SHARES)

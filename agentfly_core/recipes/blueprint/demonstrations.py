@@ -1,4 +1,4 @@
-"""Demonstrations of the agent `Architect`, computed only from the prompt (the building's order)."""
+"""Demonstrations of the agent `Architect`, computed only from the prompt."""
 
 import json
 import random
@@ -16,9 +16,9 @@ MISTAKES = ("omit", "move", "swap")
 def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy for the agent `Architect`.
 
-    The policy interprets the order and draws the blueprint. `spoilt` is the share of episodes in
-    which one line of the blueprint is wrong: the line is missing, or it has shifted coordinates or
-    a different material.
+    The policy interprets the prompt, such as "Build the tower: ...", and draws the blueprint.
+    `spoilt` is the share of episodes in which one line of the blueprint is wrong: the line is
+    missing, or has shifted coordinates or a different material.
     """
 
     async def policy(conversation: Conversation) -> str:
@@ -33,7 +33,7 @@ def architect(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> De
 
 
 def interpreted(order: str) -> str:
-    """Return JSON such as `{"building": "pyramid", "parts": ["body", "tip"]}` for an order."""
+    """Return JSON such as `{"building": "pyramid", "parts": ["body", "tip"]}` for a prompt."""
     (building,) = re.findall(r"Build the (\w+):", order)
     return json.dumps({"building": building, "parts": [*parts_of(order)]})
 

@@ -82,7 +82,7 @@ class Plot(Environment):
 
     @property
     def fit(self) -> Fit:
-        """The comparison of the world with the building that the problem describes."""
+        """The comparison of the built blocks with the building that the problem describes."""
         return fit(self.world.grid, self._parts)
 
     async def snapshot(self) -> bytes:

@@ -96,7 +96,9 @@ FAMILIES: Mapping[str, BuildingFamily] = {
 
 
 def order(family: str, sizes: Sizes, materials: Materials) -> str:
-    """Write a building order: "Build the pyramid: levels 4, tip 2; body brick, tip tile."."""
+    """Return the text that orders a building:
+    "Build the pyramid: levels 4, tip 2; body brick, tip tile.".
+    """
     numbers = ", ".join(f"{name} {size}" for name, size in sizes.items())
     blocks = ", ".join(f"{name} {block}" for name, block in materials.items())
     return f"Build the {family}: {numbers}; {blocks}."

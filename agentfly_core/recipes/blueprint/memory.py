@@ -1,4 +1,4 @@
-"""The memory of a run: blueprints of complete buildings."""
+"""The memory of a run. It contains the blueprints of buildings that were completed."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def remember(
     seed: int,
     folder: Path,
 ) -> None:
-    """Write the memory for the next step to `folder`.
+    """Write the memory (blueprints of complete buildings) for the next step to `folder`.
 
     The new memory has the rows of the previous memory in the folder `before`, and new rows. Each
     episode in which the reward `building` is 1 adds a row with its prompt and blueprint. The new

@@ -9,7 +9,8 @@ async def building(plot: Plot) -> Score:
     """The similarity of the world to the ordered building.
 
     The reward is 0.7 iou + 0.3 complete - 0.3 extra, but at least 0. `iou` is the intersection over
-    union of the blocks. `complete` is the share of parts, such as walls, without wrong cells.
+    union of the blocks. `complete` is the share of the building's parts (such as walls) that have
+    no wrong cell.
     `extra` is the number of blocks outside of the building, divided by the number of the building's
     blocks. The three values are logged as partial scores. Values of `extra` above 1 count as 1.
     Before the comparison, the world is shifted by at most one cell along each axis to maximise

@@ -11,7 +11,7 @@ from agentfly_core.recipes.blueprint.drawing import drawn
 from agentfly_core.recipes.blueprint.world import Grid
 
 SHIFTS = tuple(product((0, -1, 1), repeat=3))
-"""All shifts of the world, in cells, that a comparison tries. The first shift is (0, 0, 0)."""
+"""All shifts of the world, in cells, that `fit` tries. The first shift is (0, 0, 0)."""
 
 
 class Assembly(NamedTuple):
@@ -48,7 +48,7 @@ class Fit(NamedTuple):
         """0.7 iou + 0.3 complete - 0.3 extra, at least 0.
 
         `complete` is the share of the building's parts without wrong cells. The value is 1 only if
-        the world equals the building after the shift. An `extra` above 1 counts as 1.
+        the world, shifted as explained in Fit, equals the building. An `extra` above 1 counts as 1.
         """
         return max(0.0, 0.7 * self.iou + 0.3 * self.complete - 0.3 * min(1.0, self.extra))
 

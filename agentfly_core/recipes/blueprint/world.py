@@ -99,7 +99,7 @@ class VoxelWorld:
             self.stock[BLOCKS[number]] += 1
 
     def _has(self, block: str) -> bool:
-        """Return whether the stock has the block. If it is missing, first try to craft it."""
+        """Return whether the stock has the block. A missing block is crafted if possible."""
         assert self.stock is not None
         if self.stock[block] > 0:
             return True

@@ -1,4 +1,4 @@
-"""Agents that use a REST service: a team of three roles, one role alone, and a single agent."""
+"""Agents that use a REST service: a team of three speakers, its observer alone, and one agent."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,9 @@ ALONE = 'Reply with JSON alone: {"url": "..."} for a request, or {"answer": "...
 
 
 class CoopTeam:
-    """ConAgents: a grounder selects endpoints, an executor makes requests, and an observer extracts
+    """A team that uses a REST service, after ConAgents (arXiv 2403.03031).
+
+    A grounder selects endpoints of the service. An executor makes requests. An observer extracts
     values from the service's answers.
 
     The team takes at most `max_steps` steps. Each step adds a note for the grounder. The note
@@ -134,7 +136,8 @@ class ObserverAlone(CoopTeam):
     """The observer of `CoopTeam` without the other roles.
 
     The problems are from the dataset `observations`. The problem's fact `url` is the URL of a
-    request to the service. The observer extracts the value from the service's answer.
+    request to the service. The observer extracts from the service's answer the value that the
+    problem's prompt asks for.
     """
 
     async def __call__(self, episode: Episode) -> Ending:
@@ -148,8 +151,8 @@ class ObserverAlone(CoopTeam):
 class OneAgent:
     """A single agent that selects endpoints, makes requests and reads the service's answers.
 
-    It reads the first LONG characters of each answer. It answers the question `attempts` times; the
-    most frequent of these answers becomes the answer of the episode.
+    The agent reads the first LONG characters of each answer of the service. The agent solves the
+    problem `attempts` times. Its most frequent solution becomes the answer of the episode.
     """
 
     def __init__(self, attempts: int = 1) -> None:

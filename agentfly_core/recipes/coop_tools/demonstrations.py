@@ -1,4 +1,4 @@
-"""A simulated model for all roles of the agent CoopTeam (a team) and for OneAgent (no team)."""
+"""A simulated model that replies for all roles of the team CoopTeam, and for the agent OneAgent."""
 
 import json
 import random
@@ -12,7 +12,7 @@ from agentfly_core.recipes.coop_tools import agents
 from agentfly_core.recipes.coop_tools.world import KINDS
 
 BUGS = 0.25
-"""The share of extraction programs that read a wrong field."""
+"""The share of the observer's programs that read a wrong field of the service's answer."""
 QUESTION = re.compile(
     r"In the (\w+) of the (\w+) ([\w ]+) \((\w+) (\w+)\), what is the value of (\w+)\?"
 )
@@ -20,11 +20,11 @@ PLURALS = {single: kind for kind, single in KINDS.items()}
 
 
 def grounded(text: str) -> str:
-    """Reply as the grounder, the role of a CoopTeam that selects the next endpoint.
+    """Reply as the grounder of a CoopTeam: select the next endpoint of the web service.
 
     The first reply selects the endpoint that searches for an id. The second reply selects the
-    endpoint that has the value. The third reply is the answer. `text` contains the values that have
-    been extracted so far.
+    endpoint with the value to find. The third reply is the answer. `text` contains the values
+    that have been extracted so far.
     """
     aspect, single, name, parameter, option, key = _question(text)
     kind, values = PLURALS[single], re.findall(r"^- .* -> (.*)$", text, re.M)
@@ -72,9 +72,9 @@ def coded(texts: Sequence[str], draw: random.Random) -> str:
 def alone(texts: Sequence[str]) -> str:
     """Reply as a single agent (`OneAgent`), which makes requests and reads the service's answers.
 
-    The replies first request an id, and then the value. If the service answers the second request
-    with an error that names the right parameter, the request is repeated with this parameter. The
-    last reply is the answer.
+    The first reply requests the id of a record, and the next reply its value. If the service
+    answers the second request with an error that names the right parameter, the request is repeated
+    with this parameter. The last reply is the answer.
     """
     aspect, single, name, parameter, option, key = _question(texts[0])
     kind, last = PLURALS[single], texts[-1]
@@ -94,8 +94,8 @@ def alone(texts: Sequence[str]) -> str:
 def simulated(texts: Sequence[str], draw: random.Random) -> str:
     """Return the simulated model's next reply in a conversation with the messages `texts`.
 
-    The instruction at the end of the last text selects the role: grounder, executor, observer, or
-    the single agent `OneAgent`.
+    The instruction at the end of the last text selects the role: grounder (selects endpoints),
+    executor (makes requests), observer (reads answers), or the single agent `OneAgent`.
     """
     texts = [text for text in texts if text not in agents.ROLES.values()]
     last = texts[-1]
@@ -111,7 +111,7 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
     """Return a policy that replies for all roles of the agents CoopTeam and OneAgent.
 
-    The policy computes each reply from the texts of the conversation, without the problem's facts.
+    The policy computes each reply only from the texts of the conversation.
     """
 
     async def policy(conversation: Conversation) -> str:

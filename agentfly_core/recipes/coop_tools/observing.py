@@ -6,8 +6,8 @@ from typing import Any
 from agentfly_core.sandbox import Limits, run
 
 LONG = 6000
-"""The default for the largest number of characters that a speaker reads of a service's answer:
-about 1,500 tokens. From longer answers, the observer of `CoopTeam` extracts a value by code.
+"""The default maximum length of a service's answer that is shown to a speaker unshortened, in
+characters (about 1,500 tokens). From longer answers, the agent "observer" extracts a value by code.
 """
 LIMITS = Limits(wall=10.0, cpu=8, processes=8)
 _PROGRAM = """

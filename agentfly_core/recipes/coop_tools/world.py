@@ -26,9 +26,11 @@ OPTIONS = {
     "season": ("spring", "autumn"),
     "grade": ("low", "middle", "high"),
 }
-"""Parameters with their values. An endpoint such as `/films/{id}/ratings` requires one of them."""
+"""Query parameters and their allowed values. Each endpoint such as `/films/{id}/ratings` requires
+one of these parameters.
+"""
 FORMER = {"region": "area", "season": "quarter", "grade": "level"}
-"""Names of the parameters in outdated documents."""
+"""Maps each parameter's name to the former name, which outdated documentation contains."""
 ENTITIES, PAGE = 30, 10
 MOST_RECORDS = 340
 DIGITS = re.compile("[0-9]{1,9}")
@@ -45,11 +47,7 @@ _SYLLABLES = ("ba", "do", "ki", "lu", "me", "na", "po", "ri", "su", "te")
 class RestEndpoint:
     """The documentation of an endpoint: path, summary, and a text for each parameter.
 
-    An example is
-
-        RestEndpoint(
-            "/films/{id}/ratings", "...", {"region": "required, one of north, south, inland"}
-        )
+    `RestEndpoint("/films/{id}/ratings", "...", {"region": "required, one of north, south"})`
     """
 
     path: str
@@ -58,7 +56,7 @@ class RestEndpoint:
 
     @property
     def document(self) -> str:
-        """The documentation as text, in the form that models read."""
+        """The text of the documentation, as a model reads it."""
         parameters = "".join(f"\n  {name}: {text}" for name, text in self.parameters.items())
         return f"GET {self.path}: {self.summary}{parameters}"
 
@@ -117,16 +115,16 @@ class RestWorld:
         return self._draw("parameter", kind, aspect).choice(sorted(OPTIONS))
 
     def is_outdated(self, kind: str, aspect: str) -> bool:
-        """Whether the documentation of an endpoint has an outdated name of the required parameter.
+        """Whether an endpoint's documentation names the required parameter by an outdated name.
 
         For example, `is_outdated("films", "ratings")` is about the endpoint `/films/{id}/ratings`.
         """
         return self._draw("outdated", kind, aspect).random() < 1 / 3
 
     def records(self, kind: str, number: int, aspect: str, option: str) -> dict[str, int]:
-        """Return the values that a request gets: `{"badokilu": 417, ...}`.
+        """Return the data of an endpoint, i.e. a number for each name: `{"badokilu": 417, ...}`.
 
-        For example, `records("films", 7, "ratings", "north")` returns the values of
+        For example, `records("films", 7, "ratings", "north")` returns the data of
         `/films/7/ratings?region=north`.
         """
         size = self._draw("size", kind, aspect).choice([12, 40, 120, MOST_RECORDS])

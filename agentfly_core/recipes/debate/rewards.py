@@ -1,4 +1,4 @@
-"""The reward of a debate. It judges the episode's answer, and each debater's last answer."""
+"""A reward for the majority's answer in a debate, and for each debater's own last answer."""
 
 from agentfly_core import Score, Team, reward
 from agentfly_core.rewards.gold import right_answers

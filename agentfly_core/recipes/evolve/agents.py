@@ -12,11 +12,11 @@ TOOL_LOOP = "agentfly_core.agents.tool_loop:tool_loop"
 
 
 class Member:
-    """A wrapper of the episode, which is passed to the code of an agent of `Evolve`.
+    """A stand-in for the episode that is passed to the code of an agent of `Evolve`.
 
-    Replies come from the agent's own speaker. The method `answer` sets `result` only, and does not
-    change the answer of the episode. All other attributes are from the speaker or, if the speaker
-    lacks them, from the episode.
+    Replies come from the agent's own speaker, i.e. its own conversation. The method `answer` sets
+    `result`, and leaves the answer of the episode unchanged. All other attributes are those of the
+    speaker or, if the speaker lacks them, of the episode.
     """
 
     def __init__(self, episode: Episode, speaker: Speaker) -> None:
@@ -27,7 +27,8 @@ class Member:
     def opening(self) -> tuple[Message | Observation, ...]:
         """The first messages of the episode.
 
-        For experts, the episode's system message is left out, because each expert has its own.
+        For every agent except the first, the episode's system message is left out, because each of
+        these agents has its own system message.
         """
         own = self._speaker is self._episode
         return self._episode.opening[bool(self._episode.rules.system and not own) :]
@@ -52,17 +53,17 @@ class Evolve:
     """EvoAgent: a first agent answers, then several generations of agents evolve from it.
 
     `initial` is the import path of the first agent's code, and `skills` are the first agent's
-    skills. The first agent's replies come from the episode's main speaker. All other agents run the
-    same code with speakers of the role `expert`, and give at most `expert_turns` replies each.
-    The system message of an expert names a role and skills (see `AgentSpec`). List the file with
-    the first agent's code in the setting `code_files`.
+    skills. The first agent uses the episode's main conversation. Each other agent runs the same
+    code in its own conversation (role `expert`), and gives at most `expert_turns` replies. The
+    system message of an expert names a role and skills (see `AgentSpec`). List the file with the
+    first agent's code in the setting `code_files`.
 
-    The speaker `evolver` proposes and checks agents, and merges answers (see `PromptOperators`).
-    If `pool` (a list of skills) is set, random skills of the list are added to new agents, and new
-    agents are checked without a model. The speaker `evolver` then only merges answers (see
-    `SymbolicOperators`). `children`, `generations`, `proposals`, `quality_check` and `mutation`
-    are explained in `Evolution`. `budget` limits the replies of an episode. No generation begins
-    if its replies could exceed this limit.
+    The model in the role `evolver` proposes agents, checks them and merges answers (see
+    `PromptOperators`). If `pool` (a list of skills) is set, new agents get random skills of the
+    list, and fixed rules check new agents. The role `evolver` then only merges answers (see
+    `SymbolicOperators`). `children`, `generations`, `proposals`, `quality_check` and `mutation` are
+    explained in `Evolution`. `budget` is the maximum number of replies in an episode. A generation
+    begins only if its replies cannot exceed this maximum.
     """
 
     def __init__(
@@ -112,9 +113,9 @@ class Evolve:
     def operators(self, episode: Episode, result: str) -> PromptOperators:
         """Make the operators of the evolution (crossover, mutation, quality check and update).
 
-        All operators prompt the same new speaker of the role `evolver`. With the setting `pool`
-        (a list of skills), only the update prompts this speaker. The mutation then adds a random
-        skill. The seed of the random choices depends on `result`, the answer of the first agent.
+        All operators prompt one new speaker of the role `evolver`. With the setting `pool` (a list
+        of skills), only the update, which merges the answers, prompts this speaker. The mutation
+        then adds a random skill. The random seed depends on `result`, the first agent's answer.
         """
         evolver = episode.speaker("evolver", max_turns=self.budget)
         question = episode.problem.prompt
@@ -148,10 +149,10 @@ class Evolve:
 class SelfRefine(Evolve):
     """A baseline for `Evolve`, without crossover, selection and merging.
 
-    In each round, the speaker `evolver` proposes an agent, and this agent answers. The new answer
-    replaces the previous answer. `budget` limits the replies of an episode. The loop ends when
-    fewer than two replies are left. Each proposal is based on the first agent or, with `inherit`,
-    on the latest proposed agent.
+    In each round, the model in the role `evolver` proposes a new agent, and this agent answers the
+    problem. The new answer replaces the previous answer. `budget` is the maximum number of replies
+    in an episode. The loop ends when fewer than two replies are left. Each proposal is based on the
+    first agent or, with `inherit`, on the latest proposed agent.
     """
 
     def __init__(self, skills: Sequence[str], inherit: bool = False, budget: int = 100) -> None:

@@ -1,4 +1,4 @@
-"""A simulated model for all speakers, which answers only questions that match its skills."""
+"""A scripted policy that plays all agents. An agent answers only questions on its skills."""
 
 import json
 import random
@@ -105,9 +105,9 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a scripted policy that replies for all speakers; see `simulated`.
+    """Return a scripted policy that plays all agents; see `simulated`.
 
-    The policy reads no facts of the problems.
+    The policy reads only prompts, and never the problems' right answers.
     """
 
     async def policy(conversation: Conversation) -> str:

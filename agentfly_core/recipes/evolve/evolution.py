@@ -1,4 +1,4 @@
-"""EvoAgent's Algorithm 1 (arXiv 2406.14228). Each generation of agents adds to a merged answer."""
+"""EvoAgent's Algorithm 1 (arXiv 2406.14228). The answers of all agents are merged into one."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,8 @@ class Evolution:
     ) -> tuple[Sequence[AgentSpec], Sequence[str], str]:
         """Make a generation. Return the children, their answers, and the new merged answer.
 
-        `results` has the answer of each parent, and `result` is the merged answer so far. If all
+        `results` has the answer of each parent. `result` is the answer into which the answers of
+        all earlier generations were merged. If all
         agents proposed by mutation are rejected, both returned lists are empty and the merged
         answer is unchanged.
         """

@@ -1,4 +1,4 @@
-"""Operators that evolve a team of agents, by prompts to a model or by rules for skills."""
+"""Operators that evolve a team of agents: they prompt a model, or combine sets of skills."""
 
 import random
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class AgentSpec(BaseModel):
 
 
 class QualityCheck(BaseModel):
-    """The reply to a quality check: `{"keep": false, "reason": "It has no new skill."}`."""
+    """A model's reply about a new agent: `{"keep": false, "reason": "It has no new skill."}`."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -56,9 +56,9 @@ class PromptOperators:
         self.speaker, self.question = speaker, question
 
     async def crossover(self, parent: AgentSpec, result: str) -> AgentSpec:
-        """Ask for better skills of the agent `parent`, and return the improved agent.
+        """Ask the model for better skills of the agent `parent`, and return the improved agent.
 
-        Only one parent is used. `result` is the parent's answer.
+        `result` is the parent's answer.
         """
         prompt = f"{_listed([parent])}\nIts answer: {result}\n{CROSSOVER} {SPEC}"
         return _spec(await self._reply(prompt)) or parent
@@ -77,7 +77,7 @@ class PromptOperators:
         return _spec(await self._reply(prompt))
 
     async def passes(self, child: AgentSpec, team: Sequence[AgentSpec]) -> bool:
-        """Return whether the model (`speaker`) accepts the new agent `child` for the team.
+        """Return whether the model accepts the new agent `child` for the team.
 
         The model is asked whether the new agent shares a skill with the team, and differs from each
         agent of the team. The team contains the parents and the children accepted so far.
@@ -103,7 +103,7 @@ class PromptOperators:
 
 
 class SymbolicOperators(PromptOperators):
-    """Operators that compute sets of skills. Only `update` prompts the model (`speaker`).
+    """Operators that compute sets of skills. Only `update` prompts the model.
 
     `crossover` returns its argument `parent` unchanged. A mutation adds a random skill of `pool` to
     the skills of a random parent. A new agent passes the quality check if it shares a skill with an

@@ -1,1 +1,1 @@
-"""Add up the pages of ledgers that are longer than the context window."""
+"""Add up the entries of ledgers that are longer than the context window."""

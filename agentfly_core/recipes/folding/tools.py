@@ -1,4 +1,4 @@
-"""The tool that adds up a ledger page by page; see dataset.py."""
+"""The tool `carry`, which adds the entry on a page of a ledger to a balance."""
 
 from collections.abc import Sequence
 

@@ -49,7 +49,7 @@ class Forge:
         return Ending.NO_TOOL_CALLS
 
     async def propose(self, episode: Episode, state: State) -> None:
-        """Apply the optimizer's actions to the best functions so far.
+        """Let the speaker `optimizer` change the best functions so far.
 
         The answer of the episode is the changed set of functions as JSON. If nothing changes, the
         answer is TERMINATE.
@@ -93,11 +93,11 @@ async def solve(episode: Episode, functions: Functions) -> None:
 
 
 def request(state: State) -> str:
-    """Write the first prompt of the optimizer.
+    """Write the first prompt of the speaker `optimizer`, which changes the functions.
 
     The prompt contains the best functions so far. For each training problem, it has the answer that
-    the solver gave with these functions. The prompt also contains the functions of the best trials
-    that were rejected since the last accepted trial (`State.failures`).
+    the solver gave with these functions. The prompt also contains the functions of
+    `State.failures`, the best rejected trials (tests of functions).
     """
     lines = ["Functions of the agent:", FUNCTIONS.dump_json(state.best).decode()]
     for trial in state.failures:

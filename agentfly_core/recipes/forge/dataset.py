@@ -1,6 +1,6 @@
 """Questions of five kinds. Most of them are hard without a function that computes the value.
 
-The fact `role` of a problem determines how the agent uses the problem; see `questions`.
+`Problem.facts["role"]` determines how the agent uses the problem; see `questions`.
 """
 
 import random

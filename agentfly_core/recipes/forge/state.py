@@ -19,7 +19,7 @@ class _Part(BaseModel):
 
 
 class TrainingAnswer(_Part):
-    """A prompt, the answer, and whether the answer was right."""
+    """A training prompt, the solver's answer, and whether the answer was right."""
 
     problem: str
     answer: str
@@ -63,16 +63,16 @@ class State(_Part):
 
     @property
     def rejected(self) -> int:
-        """The number of trials after the last accepted trial. All of them were rejected."""
+        """The number of trials (tests of functions) since the last accepted trial."""
         accepted = [trial.accepted for trial in self.trials]
         return accepted[::-1].index(True) if True in accepted else len(accepted)
 
     @property
     def failures(self) -> list[Trial]:
-        """The best of the rejected trials after the last accepted trial, at most FAILURES trials.
+        """The best rejected trials (tests of functions) since the last accepted trial.
 
-        The trials are sorted by the share of right answers to training problems (`train`). The best
-        trial comes last.
+        At most FAILURES trials are returned. They are sorted by the share of right answers to
+        training problems (`train`), the best trial last.
         """
         last = self.trials[len(self.trials) - self.rejected :]
         return sorted(last, key=lambda trial: trial.train)[-FAILURES:]
@@ -104,7 +104,7 @@ def remember_all(
     seed: int,
     folder: Path,
 ) -> None:
-    """Write the run's memory like `remember`, but never reject the tested functions of a trial."""
+    """Write the run's memory like `remember`, but always accept the functions of a trial."""
     _remember(before, trajectories, scores, folder, lambda new, best: True)
 
 

@@ -1,9 +1,9 @@
 """Actors: agents of a hub (a group of agents), each in its own process.
 
 An actor is a fork of the hub's process, so all modules are already imported. An actor calls its
-model by OpenAI's API at a base URL that ends with the actor's name. The journal contains each
-request to the actor with the replies of the model. After a kill, a new process replays the journal
-without calling the model, then continues.
+model by OpenAI's API at a base URL that ends with the actor's name. The hub keeps a journal for
+each actor: all requests to the actor, with the replies of the model. If the actor's process is
+killed, a new process replays the journal without calling the model, then continues.
 """
 
 import asyncio
@@ -54,8 +54,8 @@ class Actor:
     """A hub's agent, which runs in a process of its own.
 
     The process calls the function `make` to create the agent. The agent calls its model at the base
-    URL `{base_url}/{name}`. `counts` has the number of uses of each remedy for faulty
-    model calls and replies: `{"hub/retry": 2}` means two repeated calls.
+    URL `{base_url}/{name}`. `counts` shows how often each remedy for a faulty model
+    call or reply was used: `{"hub/retry": 2}` means two repeated calls.
     """
 
     def __init__(self, name: str, make: AgentMaker, base_url: str) -> None:

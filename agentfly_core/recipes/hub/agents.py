@@ -11,8 +11,8 @@ from agentfly_core.recipes.hub.team import CHAIR, MEMBERS, conversation, member
 async def team(episode: Episode) -> Ending:
     """Play the conversation in which four members and a chair combine four digits into a number.
 
-    The problem's fact `digits` has one digit for each member except the chair. The fact `first`
-    names the pair that reports first: north or south.
+    The problem's fact `digits` has one digit for each member except the chair. These members form
+    two pairs. The fact `first` names the pair that reports first: north or south.
     """
     facts = episode.problem.facts
     speakers = {name: episode.speaker(name) for name in MEMBERS}

@@ -17,11 +17,11 @@ def hidden_numbers(seed: int, train: int, validation: int, test: int) -> dict[st
             {"answer": "3147", "digits": "4731", "first": "south"},
         )
 
-    The fact `digits` has the digits of the four witnesses north, east, south and west. North and
-    east form a pair that reports its two digits together, and so do south and west. The fact
-    `first` is "north" if the pair of north and east reports first. It is "south" if the pair of
-    south and west reports first. `answer` has the digits in the order of the reports. Splits share
-    no value of `digits`. Raises ValueError for more than 10,000 problems.
+    In the facts, `digits` has one digit for each of the witnesses north, east, south and west, in
+    this order. Two pairs of witnesses report their digits: north with east, and south with west.
+    `first` is "north" or "south", depending on which pair reports first. `answer` has the digits in
+    the order of the reports. Splits share no value of `digits`. Raises ValueError for more than
+    10,000 problems.
     """
     draw = random.Random(seed)
 

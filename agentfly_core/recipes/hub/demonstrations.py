@@ -11,7 +11,7 @@ from agentfly_core.recipes.hub.team import MEMBERS
 
 
 def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
-    """Return a policy for all members of the team.
+    """Return a policy for all members of a team that must combine its members' digits.
 
     A member replies with the digits that other members have reported to it, and with its own digit.
     The policy does not read the problem's facts. `spoilt` is the share of episodes in which one
@@ -32,8 +32,8 @@ def digits_of(texts: Sequence[str]) -> str:
     """Return the digits that a member of the team must report in its next reply.
 
     These are the digits of the member's last reply. Before its first reply, they are the digits
-    that the member has read, followed by its own digit. The chair has no digit of its own. `texts`
-    are the texts of the member's conversation, which begins with its system message.
+    that the member has read, followed by its own digit. One member, the chair, has no digit.
+    `texts` are the texts of the member's conversation, which begins with its system message.
     """
     text = "\n".join(texts[1:])
     if before := re.findall(r'"say": "(\d+)"', text):

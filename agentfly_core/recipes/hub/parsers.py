@@ -90,7 +90,7 @@ class MarkedReply:
     or at the end of the reply. A text without its opening delimiter begins at the previous
     delimiter or at the beginning of the reply. MissingMark is raised if the text with a missing
     delimiter contains a blank line. MissingMark is also raised if several delimiters are missing,
-    or if delimiters are repeated or in another order.
+    or if delimiters are repeated or not in the order of `marks`.
     """
 
     marks: Mapping[str, tuple[str, str]]

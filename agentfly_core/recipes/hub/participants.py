@@ -31,10 +31,10 @@ async def finished(work: Iterable[Awaitable[R]]) -> list[R]:
 
 
 class HubAgent(Protocol):
-    """An agent that reads messages and replies. A Participant lets the agent join message hubs."""
+    """An agent that reads messages and writes replies. A Participant connects an agent to hubs."""
 
     async def observe(self, message: HubMessage) -> None:
-        """Read a message. This is called once for each message."""
+        """Read a message. Each message is passed to this method only once."""
 
     async def reply(self) -> str:
         """Return the content of the agent's next message."""
@@ -73,10 +73,10 @@ class Participant:
 
     Calling a participant requests a reply. A participant processes requests and messages in the
     order of the calls. A participant can join several groups, such as hubs, and leave them again.
-    Of the groups that the participant has not left, the group that it joined last is its current
-    group. Only the other members of the current group observe a reply. The audience is fixed when
-    the reply is requested. Each message of another participant is observed only once, even if the
-    message is also passed as an argument. Failed replies are not delivered to the audience.
+    The participant's current group is the group that was joined last and has not been left. Only
+    the other members of the current group observe a reply. The audience is fixed when the reply is
+    requested. Each message of another participant is observed only once, even if the message is
+    also passed as an argument. Failed replies are not delivered to the audience.
     """
 
     def __init__(self, name: str, agent: HubAgent) -> None:
@@ -87,11 +87,11 @@ class Participant:
 
     @property
     def audience(self) -> Sequence["Participant"]:
-        """The participants that would observe a reply if it were requested now."""
+        """The other members of the current group, which observe the next requested reply."""
         return [one for group in self.joined[-1:] for one in group if one is not self]
 
     def __call__(self, message: Delivery | None = None) -> Placeholder[HubMessage]:
-        """Observe `message` if it is given. Then begin a reply, which the `audience` observes."""
+        """Observe `message` unless None. Then begin a reply, which the `audience` observes."""
         if message is not None:
             self.observe(message)
         self._count += 1

@@ -1,5 +1,5 @@
-"""Pipelines run the participants (agents) of a hub one after another, in a loop or concurrently, or
-select one participant by a condition or a key.
+"""Pipelines run agents one after another, in a loop or concurrently, or select one agent by a
+condition or a key. The agents are the participants of a hub, i.e. a group with common messages.
 
 A step is a participant, or any function from a message to an awaitable message, such as
 `partial(sequential, [north, east])`, so pipelines can be nested.
@@ -62,8 +62,8 @@ async def loop(
 
 
 async def fan_out(steps: Sequence[HubStep], message: MaybeMessage = None) -> Sequence[HubMessage]:
-    """Run steps at the same time with the same message, and return their messages.
+    """Run steps at the same time with the same message. Return the message of each step.
 
-    The participants of one step must not observe replies of the participants of another step.
+    The participants (agents) of one step must not observe replies of another step's participants.
     """
     return await finished(step(message) for step in steps)

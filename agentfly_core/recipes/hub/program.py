@@ -1,4 +1,4 @@
-"""A program that runs each of the recipe's five speakers in its own process (actor):
+"""A program that runs each of the recipe's five agents in its own process (actor):
 
 OPENAI_BASE_URL=... python program.py <<< '{"prompt": "...", "digits": "4731", "first": "north"}'
 """

@@ -47,7 +47,7 @@ class Family(NamedTuple):
 
 
 def families(seed: int) -> list[Family]:
-    """Draw a `Family` for each person of the encyclopaedia.
+    """Draw the families. Each has one person, firm, book and badge.
 
     Persons, firms, books and badges are named by four-digit numbers. These numbers and their splits
     do not depend on the seed. The seed decides which person, firm, book and badge form a family.

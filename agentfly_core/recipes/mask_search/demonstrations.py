@@ -1,4 +1,8 @@
-"""Demonstrations by a scripted planner, rewriter and observer. Wrong attempts are rejected."""
+"""Demonstrations that fill gaps (masks) in prompts.
+
+Three scripted roles work together: the planner reads the prompt, the rewriter makes search queries,
+and the observer reads the results. Attempts with a wrong answer are rejected.
+"""
 
 import hashlib
 import random
@@ -36,7 +40,7 @@ class Gaps(NamedTuple):
 
 
 def planned(prompt: str) -> Gaps:
-    """Act as the planner: read from a prompt which page to look up, and which gaps to fill.
+    """Act as the planner: read from a prompt which page to look up, and which gaps (masks) to fill.
 
     Returns the title of the page that the prompt is about, and the word before each gap.
     """
@@ -56,7 +60,7 @@ def rewritten(plan: Gaps, observations: Sequence[str]) -> str:
 
 
 def read(plan: Gaps, observations: Sequence[str]) -> list[str]:
-    """Act as the observer: find the text for each gap of the prompt in the search results.
+    """Act as the observer: find the text for each gap (mask) of the prompt in the search results.
 
     If the text for a gap is not found, the gap's entry of the result is "".
     """
@@ -99,14 +103,14 @@ def reply(prompt: str, observations: Sequence[str], mistake: str = "") -> str:
 def team(
     problems: Sequence[Problem], seed: int, spoilt: float = 0.0, corpus: str = "", results: int = 1
 ) -> Demonstrator:
-    """Return a policy that searches until each gap is filled, and then answers.
+    """Return a policy that searches until each gap (mask) of the prompt is filled, then answers.
 
     If `spoilt` is above 0, some demonstrations contain a mistake from which the policy recovers.
     In this case, the policy first makes trial runs (attempts) of each episode, with real searches
     in the file `corpus`. `results` is the number of pages that a search returns. `spoilt` is the
     share of attempts with a mistake: the planner chooses a wrong subject, the rewriter shortens the
     query, or the observer takes a wrong number. Attempts without a mistake are accepted. An attempt
-    with a mistake is accepted if it still fills all gaps correctly. The policy demonstrates the
+    with a mistake is accepted if the final answer is still correct. The policy demonstrates the
     first accepted attempt.
     """
     search = _search(corpus, results) if spoilt else None
@@ -126,8 +130,8 @@ def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageS
     """Make attempts at a problem, and return the mistake of the first accepted attempt.
 
     An attempt has a mistake with the probability `spoilt`. Attempts without a mistake are accepted,
-    and the result is "". An attempt with a mistake is accepted if it still fills all gaps
-    correctly. After ATTEMPTS attempts, the result is "".
+    and the result is "". An attempt with a mistake is accepted if the final answer is
+    still correct. After ATTEMPTS attempts, the result is "".
     """
     right = call_text("answer", answer=written(problem.facts["answers"]))
     for _ in range(ATTEMPTS):

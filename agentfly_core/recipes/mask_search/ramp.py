@@ -30,8 +30,8 @@ Problems = dict[str, list[dict[str, Any]]]
 def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problems:
     """Make problems of retrieval-augmented mask prediction (RAMP).
 
-    The model must fill the masks of a page by searching the other pages. Each page gives one
-    problem with one mask, one problem with two masks, and so on:
+    The model must fill the masks in the text of a page by searching the other pages. Each page
+    gives one problem with one mask, one problem with two masks, and so on:
 
         {"id": "017-2", "prompt": "Fill in: Its founder has badge [mask] and is person [mask]. This
          is about firm 3072.", "answers": ["5738", "4821"], "masks": 2,
@@ -54,11 +54,11 @@ def ramp(pages: Sequence[Row], seed: int, masks: int, least: int = 1) -> Problem
 
 
 def entities(page: Row, pages: Iterable[Row]) -> list[str]:
-    """Return the names and numbers of a page that one or two searches in `pages` can find.
+    """Return the names and numbers in the text of `page` that searches in `pages` can find.
 
-    Such an entity occurs only once in the text of the given page, and also in another page. For
-    example, the given page "firm 3072" has the text "Its founder has badge 5738 and is person
-    4821.":
+    A returned entity occurs once in the text of `page`, and also in another page. One or two
+    searches must be enough to find that other page. For example, the given page "firm 3072" has the
+    text "Its founder has badge 5738 and is person 4821.":
 
     - One search finds 4821 if another page mentions both the title "firm 3072" and 4821.
     - Two searches find 5738 if the page with the title "person 4821" mentions 5738.

@@ -19,8 +19,8 @@ def _examples(problem: Problem) -> Examples:
 async def fills(trajectory: Trajectory) -> Score:
     """The share of masks that an answer such as `A || B` fills correctly.
 
-    The fact `answers` of the problem has the right text for each mask. In a readable answer, each
-    mask has a fill (text) of 1 to LONGEST words, and all fills are different. The reward of an
+    The entry `answers` of `Problem.facts` has the right text for each mask. In a readable answer,
+    each mask has a fill (text) of 1 to LONGEST words, and all fills are different. The reward of an
     unreadable answer is UNREADABLE (-1). The partial score `readable` is 1 for a readable answer.
     The partial score `solved` is 1 if all fills are right.
     """

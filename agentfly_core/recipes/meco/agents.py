@@ -37,7 +37,7 @@ class Gate(ABC):
       ends the episode, and tool calls in this reply are not executed. If the decision is to call a
       tool, a first reply without a tool call gets the message CALL a second time.
 
-    `agent` is the import path of an agent with a single conversation (the episode's main speaker).
+    `agent` is the import path of an agent that holds a single conversation.
     With an empty setting `answer`, the decision to answer appends no message. Three metrics count
     the decisions: `gate/answer`, `gate/call` and `gate/own` (the model decides).
     """
@@ -73,14 +73,14 @@ class Gate(ABC):
 
 
 class Gated(Gate):
-    """A gate that decides by a probe, i.e. a classifier of the policy's hidden states.
+    """Decides whether to call a tool by a probe, i.e. a classifier of the policy's hidden states.
 
     `probe` is the file that the flow `fit_gate` wrote. The hidden states are those at the last
     token of a prompt. The prompt is the problem, then the setting `answer` as a user message.
 
     A probe is valid only for the policy to which it was fitted. With the setting `stale="fail"`, an
-    episode of another policy fails. With `stale="own"`, the model decides in such an episode. A
-    training run needs "own", because the policy changes with each training step.
+    episode of another policy fails. With `stale="own"`, the model itself decides in such an
+    episode. A training run needs "own", because the policy changes with each training step.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class Gated(Gate):
 
 
 class AtRandom(Gate):
-    """A gate that decides at random.
+    """Decides at random between an immediate answer and a tool call.
 
-    With the settings `answers=0.7` and `calls=0.1`, it forces an immediate answer for 70 % of the
-    problems, and a tool call for 10 %. For all other problems, the model decides.
+    With the settings `answers=0.7` and `calls=0.1`, the gate forces an immediate answer for 70 % of
+    the problems, and a tool call for 10 %. For all other problems, the model itself decides.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class AtRandom(Gate):
 
 
 class Reading:
-    """An agent that measures hidden states, with which a probe is fitted. No tool is called.
+    """An agent that measures hidden states, to fit a probe. Tool calls are not executed.
 
     The episode's answer is a JSON object:
 

@@ -35,8 +35,8 @@ def shelves(
 
     There are `shelves` shelves of two kinds. A shelf of the kind `fixed` has the same number of
     boxes in all problems. For a shelf of the kind `changing`, the number is drawn anew for each
-    problem. With `fixed=0.5`, half of the shelves are of the kind `fixed`. Training problems use
-    all shelves in turn. Validation problems use half of the shelves of each kind, and test problems
+    problem. With `fixed=0.5`, half of the shelves are of the kind `fixed`. Training problems rotate
+    through all shelves. Validation problems use half of the shelves of each kind, and test problems
     use the other half. Raises ValueError for fewer than 2 or more than 900 shelves.
     """
     if not 2 <= shelves <= len(SHELVES):

@@ -25,8 +25,8 @@ class Readings:
     `states` and `contrasts` have the shape [n, layers, width], and all other arrays [n]. `correct`
     is True for questions that the policy answers correctly without tools. `first_token` has the
     probability of the first token of each answer without tools. `calls` is True for questions where
-    the policy decides in its first reply to call a tool. `policy` is the digest of the weights. The
-    class `Reading` explains `states`, `contrasts` and `p_yes`.
+    the policy decides in its first reply to call a tool. `policy` is the digest of the weights. For
+    `states`, `contrasts` and `p_yes`, see the class `Reading`.
     """
 
     states: Array
@@ -56,11 +56,11 @@ def fit_gate(
         [{"predictor": "logreg", "layers": "2", "auroc": 0.97, "low": 0.95, "high": 0.99,
           "correct": 0.49, "file": "probes/4f53....npz"}, ...]
 
-    `policy` has the form of the option `--policy` of `agentfly play`. `low` and `high` are the
+    `policy` is written as in the option `--policy` of `agentfly play`. `low` and `high` are the
     bounds of the 95 % interval of the AUROC. `correct` is the share of correct answers without
-    tools. `answer` is the setting `answer` of the agent `Gated`. `MetaCogProbe.fit` explains
-    `method` and `layers`, and `MetaCogProbe.calibrate` explains `cost_call` and `cost_error`.
-    Raises ValueError for a missing policy, and for too few correct or too few wrong answers.
+    tools. `answer` is the message that requests an answer without tools. For `method` and `layers`,
+    see `MetaCogProbe.fit`. For `cost_call` and `cost_error`, see `MetaCogProbe.calibrate`. Raises
+    ValueError for a missing policy, and for too few correct or too few wrong answers.
     """
     fit, test = (readings(experiment, policy, split, answer) for split in ("validation", "test"))
     fitted = {one: fitted_to(fit, one, layers) for one in get_args(Method)}
@@ -99,7 +99,7 @@ def readings(
     """Run two agents on all problems of a split, and return the hidden states and replies.
 
     The agent `Reading` reads the hidden states. The agent `AtRandom` then makes the model answer
-    without tools. `answer` is the setting `answer` of both agents. Problems with a failed episode
+    without tools. Both append the message `answer` to the prompt. Problems with a failed episode
     are skipped. Raises ValueError if no problem is left.
     """
     count = getattr(experiment.settings.data, split)

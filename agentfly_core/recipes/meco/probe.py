@@ -1,4 +1,4 @@
-"""A linear probe of hidden states, its two thresholds, and its file."""
+"""A linear probe that predicts from hidden states whether a model can answer without tools."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MetaCogProbe:
           wrong answers.
         - `pca`: the direction is the first principal component of `contrasts` [m, layers, width],
           the differences between the states after two opposite instructions. `correct` determines
-          only the offset, and which of the two signs the direction has.
+          only the sign of the direction and the offset.
 
         `layers` are the layers of the probe. With "auto", the probe uses only the layer with the
         best AUROC in a cross-validation. If several layers are equally good, it uses the last of
@@ -195,7 +195,7 @@ def bootstrap(
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """The data for fitting a probe of one layer: hidden states [n, width] and the method.
+    """The data for fitting a probe of one layer: hidden states [n, width] and the fitting method.
 
     For the method `pca`, `component` [width] is the first principal component of the contrasts
     (differences between the hidden states after two opposite instructions).
@@ -226,7 +226,10 @@ class _Layer:
         return scores
 
     def fitted(self, correct: Array, rows: Array) -> tuple[Array, float]:
-        """Fit a direction [width] and an offset to the questions that the mask `rows` selects."""
+        """Fit the direction [width] and the offset of this layer's score.
+
+        Only the questions that the mask `rows` [n] selects are used.
+        """
         states, correct = self.states[rows], correct[rows]
         if self.method == "logreg":
             return _logistic(states, correct)

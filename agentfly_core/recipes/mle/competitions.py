@@ -120,9 +120,9 @@ def human_rank(
     """Return the HumanRank of a score among the N finite scores of a leaderboard.
 
     HumanRank is about 1 for the best and 0 for the worst score. The place p is 1 plus the number of
-    better scores on the leaderboard `board`. The formula `code` is (N - p + 1) / N, as in
-    MLE-Dojo's code. The formula `paper` is max(0, 1 - p / N). The result is 0 for a score that is
-    not finite, and for an empty leaderboard.
+    better scores on the leaderboard `board`. With `formula="code"`, HumanRank is (N - p + 1) / N,
+    as in MLE-Dojo's code. With `formula="paper"`, HumanRank is max(0, 1 - p / N). The
+    result is 0 for a score that is not finite, and for an empty leaderboard.
     """
     others = [other for other in board if math.isfinite(other)]
     if not math.isfinite(score) or not others:

@@ -11,9 +11,8 @@ from agentfly_core.recipes.mle.pipelines import DEGREES, LADDER, MODELS, SCALERS
 def pipelines(problems: Sequence[Problem], seed: int, spoilt: float = 1.0) -> Demonstrator:
     """Return a policy that fits a pipeline with the tool `fit_pipeline`.
 
-    In a share `spoilt` of the episodes, the arguments of the tool are random. The default 1.0 means
-    all episodes. In the other episodes, the policy always fits the same pipeline with the model
-    "trees".
+    `spoilt` is the share of episodes in which the arguments of the tool are random, by default all.
+    In the other episodes, the policy always fits the same pipeline with the model "trees".
     """
     return replying(seed, spoilt, _pipeline, ("draw",))
 

@@ -16,7 +16,7 @@ MODULES = (
     *("sklearn.linear_model", "sklearn.model_selection", "sklearn.naive_bayes", "sklearn.svm"),
     *("sklearn.neighbors", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.tree"),
 )
-"""The modules that a process of the sandbox imports in advance. This saves time per execution."""
+"""The modules that each sandbox process imports before the model's code runs, to save time."""
 LIMITS = Limits(wall=60.0, cpu=30, memory=1024 * 2**20, captured=64 * 1024)
 """The limits of one execution of code in the sandbox."""
 MOST_CACHED = 64 * 2**20
@@ -24,7 +24,7 @@ MOST_CACHED = 64 * 2**20
 NOT_CACHED = (Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE)
 
 Key = tuple[str, str]
-"""The cache key of an execution: the digest of a competition, and the code."""
+"""The cache key of an execution: a digest of the competition, and the text of the code."""
 
 _running: dict[tuple[asyncio.AbstractEventLoop, Key], asyncio.Task[ExecResult]] = {}
 _executions: dict[Key, ExecResult] = {}
@@ -38,11 +38,11 @@ class MLE(Environment):
 
         {"kind": "linear", "seed": 3, "formula": "code", "leaderboard": {"forest": 0.61, ...}}
 
-    `rank` is the best HumanRank of all submissions: the relative place on the leaderboard, from 0
-    (last) to 1 (best), for the score on the private rows (see `human_rank`). `rank` is 0 until a
-    submission is better than the sample submission. `public` is the best score on the public rows,
-    or None before the first submission. Methods raise ToolError for mistakes of the model, such as
-    code that fails.
+    Each submission is scored on the public and on the private rows of the test set. The private
+    score gives a relative place on the leaderboard, from 0 (last) to 1 (best); see `human_rank`.
+    `rank` is the best place so far. It is 0 until a submission is better than the sample
+    submission. `public` is the best public score, or None before the first submission. Methods
+    raise ToolError for mistakes of the model, such as code that fails.
     """
 
     async def reset(self, problem: Problem) -> None:
@@ -81,8 +81,8 @@ class MLE(Environment):
     def submit(self, submission: bytes) -> tuple[float, float]:
         """Grade a submission.
 
-        Returns the score of the submission on the public rows, and the increase of `rank` (the best
-        relative place on the leaderboard so far, from 0 to 1).
+        Returns the score of the submission on the public rows, and how much the submission
+        increased `rank`.
         """
         public, private = self.task.scores(submission)
         before, metric = self.rank, self.task.metric
@@ -105,8 +105,8 @@ class MLE(Environment):
 async def _executed(key: Key, task: Competition) -> ExecResult:
     """Execute code in the sandbox, or return the cached result of an earlier execution.
 
-    The cache key `key` contains a digest of the competition, and the code. If an execution with the
-    same key is still running, wait for its result.
+    `key` contains a digest of the competition and the text of the code. If an execution with the
+    same key is still running, wait for the result of this execution.
     """
     if key in _executions:
         return _executions[key]

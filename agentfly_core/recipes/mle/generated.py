@@ -11,7 +11,7 @@ from sklearn import datasets
 from agentfly_core.recipes.mle.competitions import SAMPLE, Competition, Metric
 
 TRAIN, TEST = 160, 600
-"""The number of training rows, and the largest number of test rows."""
+"""The default number of a table's training rows, and the largest number of its test rows."""
 COLUMNS = 8
 WORDS = (
     *("amber", "basalt", "cedar", "delta", "ember", "fjord", "garnet", "harbour", "indigo"),

@@ -48,11 +48,13 @@ BASELINES: Mapping[str, tuple[Any, Any]] = {
     "extra trees": (ExtraTreesClassifier(**_TREES), ExtraTreesRegressor(**_TREES)),
     "curved": (LogisticRegression(C=0.1, max_iter=1000), _RIDGE),
 }
-"""Each baseline has a classifier for competitions about classes, and a regressor for numbers."""
+"""Maps the name of each baseline to a classifier and a regressor. The classifier is used if the
+target is a class, and the regressor if the target is a number.
+"""
 
 
 def leaderboard(task: Competition) -> dict[str, float]:
-    """Fit all baselines. Return the score of each baseline on the private rows, by name."""
+    """Fit all models in BASELINES. Return each model's score on the private test rows, by name."""
     train, test = (pd.read_csv(io.BytesIO(task.files[f"{n}.csv"])) for n in ("train", "test"))
     scores = {}
     for name, (classifier, regressor) in BASELINES.items():

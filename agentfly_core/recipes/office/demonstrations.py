@@ -12,7 +12,7 @@ from agentfly_core.recipes.office.dataset import CITIES, KINDS, QUESTIONS
 
 MISTAKES = ("guess", "stop early", "misread")
 NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}
-"""Possible guesses for answers that are not numbers."""
+"""Values that a policy may guess for answers that are not numbers."""
 UNKNOWN = "unknown"
 
 
@@ -20,9 +20,10 @@ UNKNOWN = "unknown"
 class Lookup:
     """A planned call of a tool: `Lookup("find", "orders", "number", takes="person")`.
 
-    In this example, the policy calls the tool `find` for the rows of the table `orders` with a
-    given `number`. The number comes from the question or from the lookup before. The policy then
-    reads `person` in the first row. If `takes` is empty, the policy reads the whole result.
+    In this example, the policy calls the tool `find` for the rows of the table `orders` in which
+    the column `number` has a value. The value comes from the question or from the previous lookup.
+    The policy then reads `person` in the first row. If `takes` is empty, the policy reads the whole
+    result.
     """
 
     tool: str
@@ -57,7 +58,7 @@ QUERIES = {kind: one["query"] for kind, one in QUESTIONS.items()}
 def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that looks up one value after another with tools, and then answers.
 
-    In a share `spoilt` of the episodes, it makes a mistake: it guesses, stops too early, or
+    In a share `spoilt` of the episodes, the policy errs: it guesses, stops too early, or
     misreads the last result.
     """
 
@@ -78,7 +79,7 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demon
 def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that runs one SQL query with the tool `sql`, and then answers.
 
-    In a share `spoilt` of the episodes, it makes a mistake: it guesses or misreads the answer.
+    In a share `spoilt` of the episodes, the policy errs: it guesses or misreads the answer.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -24,7 +24,7 @@ class Office(Environment):
                      "INSERT INTO orders VALUES (482, 57, 36); ..."}
 
     The database is read-only and runs in this process. For SQL that a model writes, use the
-    environment `Database`, which also reads the fact `database`.
+    environment `Database`, which reads the same fact `database`.
     """
 
     def __init__(self) -> None:

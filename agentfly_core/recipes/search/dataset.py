@@ -33,10 +33,10 @@ def encyclopaedia(
         Problem("country-0417", "In which country was the founder of Amber Mills born?",
             {"answer": "Peru", "kind": "country", "pages": ["0417", "0082"]})
 
-    The file data/raw/encyclopaedia.jsonl is such a corpus. The fact `pages` has the ids of the two
-    pages that give the answer. A person, company or book occurs in only one split. This split does
-    not depend on the seed. Raises ValueError if more problems are requested than exist, and for an
-    unreadable corpus.
+    The file data/raw/encyclopaedia.jsonl is such a corpus. `pages` in the facts has the ids of the
+    two pages that contain the answer. Each person, company or book belongs to one split, whatever
+    the seed is. Raises ValueError if more problems are requested than exist, and for an unreadable
+    corpus.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, by_split = random.Random(seed), people()

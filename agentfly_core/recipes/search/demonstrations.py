@@ -1,5 +1,5 @@
-"""Demonstrations for `recipes.search`. Right answers are read from search results, never from the
-facts of a problem.
+"""Demonstrations for `recipes.search`. Right answers are read from search results, never from
+`Problem.facts`.
 """
 
 import random
@@ -12,7 +12,7 @@ from agentfly_core.recipes.search.dataset import COUNTRIES, PROFESSIONS, QUESTIO
 
 MISTAKES = ("guess", "stop early", "misread")
 WORDS = {"country": COUNTRIES, "profession": PROFESSIONS}
-"""For each kind of question, the words from which wrong guesses are drawn. Years are random."""
+"""For each kind of question, the words from which wrong guesses are drawn."""
 STATED: Mapping[str, str] = {
     "founder": r"founded by (\w+ \w+)",
     "author": r"written by (\w+ \w+)",
@@ -20,7 +20,7 @@ STATED: Mapping[str, str] = {
     "year": r"in (\d{4})",
     "profession": r"^A (\w+), born",
 }
-"""Patterns of facts in a page's text."""
+"""For each kind of fact, the pattern that finds the fact in a page's text."""
 MISREAD = {"country": "year", "year": "profession", "profession": "country"}
 UNKNOWN = "unknown"
 

@@ -1,1 +1,1 @@
-"""Shopping lists in a shop with six products."""
+"""Training on shopping lists in a shop with six products."""

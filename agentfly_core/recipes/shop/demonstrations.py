@@ -11,8 +11,8 @@ from agentfly_core.recipes.shop.dataset import COUNTS
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that searches each product, adds it to the cart, and then checks out.
 
-    In a share `spoilt` of the episodes, it makes a mistake: it forgets a product of the shopping
-    list, takes a wrong number of pieces or a wrong key, or does not check out.
+    In a share `spoilt` of the episodes, the policy makes a mistake: it forgets a product of the
+    shopping list, takes a wrong number of pieces, mistypes a product's key, or does not check out.
     """
     return replying(seed, spoilt, _buy, ("forget", "miscount", "mistake the key", "walk out"))
 

@@ -21,7 +21,7 @@ class Shop(Environment):
 
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
-    The fact `order` is the right order, which the reward reads. The environment has these fields:
+    The entry `order` is the right order, which the reward reads. The environment has these fields:
 
     - `products`: a `Product` for each key, such as "a7"
     - `page`: the keys of the products that the model saw last

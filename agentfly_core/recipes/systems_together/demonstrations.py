@@ -12,8 +12,8 @@ def both_ways(problems: Sequence[Problem], seed: int, at_once: str = "") -> Demo
 
         Fill in: In city 17, code [mask]. This is about firm 665.
 
-    The policy first searches for the firm's number. If the last message is `at_once`, the policy
-    answers without a search.
+    The policy first searches for the firm's number (665), and answers with the code in the search
+    result. If the last message is the text `at_once`, the policy answers without a search.
     """
 
     async def policy(conversation: Conversation) -> str:

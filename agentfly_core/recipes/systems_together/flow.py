@@ -1,4 +1,4 @@
-"""The flow `systems_together`: train policies, fit gates for their tool use, compare policies."""
+"""The flow `systems_together`: train policies, fit gates (tool or no tool), compare policies."""
 
 import subprocess
 import sys
@@ -93,7 +93,7 @@ def held_out(name: str, problems: int, start: str, place: Mapping[str, str]) -> 
 
 
 def scored(policy: str, evaluations: Mapping[str, Experiment]) -> ComparisonRow:
-    """Evaluate a policy in each experiment of `evaluations`, and return its row of the comparison.
+    """Evaluate a policy in each experiment of `evaluations`. Return the policy's row of results.
 
     Raises ValueError if an episode has no score.
     """

@@ -25,9 +25,9 @@ def search(pages: Sequence[Mapping[str, str]], query: str, hidden: str) -> str:
     """Return the first page that contains a word of the query, as text.
 
     Pages with a word of the query in the title come before pages with such a word only in the text.
-    The page with the id `hidden` is skipped. If other pages match, too, the text ends with the
-    number of these pages. Without a match, the text is "Nothing was found." The text has the same
-    format as the results of the tool `Search`.
+    The page with the id `hidden` is skipped. The text ends with the number of other matching pages,
+    if there are any. Without a match, the text is "Nothing was found." The text has the same format
+    as the results of the tool `Search`.
     """
     words = {*_WORD.findall(query)}
     others = [page for page in pages if page["id"] != hidden]

@@ -26,7 +26,7 @@ _COPIED: Sequence[Sequence[str]] = (
     KEYS,
     ("$2", "$3", "$4"),
 )
-"""Words that a command copies from the prompt or from output. Each group has words of one kind."""
+"""Words that commands copy from the prompt or from output, grouped by kind, such as endings."""
 
 
 def _first(look: str, ending: str, command: str, fields: Mapping[str, str]) -> Plan:
@@ -93,8 +93,8 @@ def terminal(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Dem
     """Return a policy that reads the folder, runs the command that solves the problem, and
     finishes.
 
-    `spoilt` is the share of episodes with a mistake: the policy skips this command, or uses a wrong
-    name, ending, level, key or column in it.
+    `spoilt` is the share of episodes with a mistake: the policy skips this command, or a name,
+    an ending, a level, a key or a column in the command is wrong.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -22,9 +22,9 @@ from agentfly_core.recipes.text_shop.rewards import Wish
 WishKind = tuple[str, ...]
 """A category and wanted attributes: `("shirt", "cotton", "slim")`."""
 ROOM = (10, 20, 30)
-"""The limit of a wish is the product's price, rounded down to tens, plus one of these numbers.
+"""A wish's price limit is the product's price, rounded down to tens, plus one of these amounts.
 
-For a price of $23, the limits are 30, 40 and 50.
+For a price of $23, the limits are $30, $40 and $50.
 """
 
 
@@ -74,7 +74,7 @@ def text_shop(
 
 
 def kinds_of(attributes: int) -> Mapping[str, frozenset[WishKind]]:
-    """Return the kinds of wishes in each split.
+    """Return the kinds of wishes (requests for a product) in each split.
 
     A kind is a category and its attributes, such as `("shirt", "cotton", "slim")`. `attributes` is
     the number of attributes. A kind occurs in only one split, but the same words occur in all

@@ -21,9 +21,10 @@ DEPARTMENTS: Mapping[str, Sequence[Sequence[str]]] = {
     name: [words.split() for words in kinds]
     for name, kinds in tomllib.loads(_FILE.read_text()).items()
 }
-"""For each department, lists of words.
+"""Maps each department to lists of words.
 
-The first list has its categories. Each further list has the values of one kind of attribute.
+The first list has the categories of products. Each further list has the values of one kind of
+attribute, such as materials.
 """
 CATEGORIES: Mapping[str, str] = {
     category: name for name, (categories, *_) in DEPARTMENTS.items() for category in categories
@@ -43,10 +44,9 @@ class CatalogueProduct:
         CatalogueProduct("4172", "shirt", ("cotton", "slim", "plain"), 23,
                          {"colour": ["red", "grey"], "size": ["tiny", "small"]})
 
-    The fields are the id, the category, the attributes, the price, and the options. DEPARTMENTS has
-    lists of words for the product's department. The category is a word of the first list. The
-    attributes are one word of each other list. A buyer can choose one value of each option, such as
-    "red".
+    The fields are the id, the category, the attributes, the price, and the options. The category
+    and the attributes come from the lists of words of one department in DEPARTMENTS. A buyer can
+    choose one value of each option, such as "red".
     """
 
     id: str

@@ -1,1 +1,1 @@
-"""Treasure hunts in text adventures."""
+"""Training on treasure hunts in text adventures."""

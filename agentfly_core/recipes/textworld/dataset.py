@@ -15,9 +15,9 @@ from agentfly_core.datasets.splitting import split_of
 from agentfly_core.recipes.textworld.environment import World
 
 SPLITS = (*["train"] * 4, *["validation"] * 3, *["test"] * 3)
-"""The split of an object is `SPLITS[number % 10]`, where `number` is a hash of the name."""
+"""The split of an object is `SPLITS[number % 10]`, with a hash of the object's name as `number`."""
 HELD_OUT = 8
-"""The number of training worlds, divided by the number of validation worlds (or test worlds)."""
+"""The ratio of the number of training worlds to the number of validation (or test) worlds."""
 _OBJECTIVE = re.compile(
     r"^Take the (.+), which lies in the (.+)\. You can take only once\.$", re.MULTILINE
 )
@@ -25,9 +25,9 @@ _OBJECTIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """A hunt for the object `thing`, which is in `room`.
+    """A treasure hunt: the player must find the object `thing`, which is in the room `room`.
 
-    `way` has the moves from the first room of the world to the room in which the hunt starts. An
+    `way` is the moves from the first room of the world to the room in which the hunt starts. An
     example is `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.
     """
 
@@ -101,10 +101,9 @@ def textworld(
 
 
 def hunts(world: World, moves: int) -> list[Hunt]:
-    """Return the possible hunts in a world.
+    """Return a treasure hunt for each starting room and object in a world.
 
-    A starting room and an object give a hunt if the shortest path between them has at least `moves`
-    moves.
+    Pairs whose shortest path has fewer than `moves` moves are left out.
     """
     place = world.place()
     ways = {start: place.ways(start) for start in place.exits}

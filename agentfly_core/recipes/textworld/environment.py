@@ -30,7 +30,7 @@ class Place:
     """The map of a world: its rooms, and the objects in them.
 
     Example: `Place({"bar": {"north": "sauna"}, ...}, {"old key": "sauna"}, "bar")`. `exits` has a
-    dict for each room. It maps the direction of each exit to the next room. `lying` maps each
+    dict for each room. The dict maps the direction of each exit to the next room. `lying` maps each
     object to its room. The player begins in the room `first`.
     """
 
@@ -101,7 +101,7 @@ class World:
         return path
 
     def machine(self) -> Any:
-        """Return an interpreter (Z-machine) of the game. Call its `reset` before any command."""
+        """Return an interpreter (Z-machine) of the game. Call `reset` before you send a command."""
         require_package("jericho", "textworld")
         import jericho
 
@@ -194,7 +194,7 @@ class TextWorld(Environment):
         return json.dumps(self._done).encode()
 
     async def restore(self, snapshot: bytes) -> None:
-        """Begin a new game, and repeat the commands of a snapshot in it."""
+        """Begin a new game, and execute the commands of a snapshot in this game."""
         self._begin()
         for command in json.loads(snapshot):
             self.do(command)

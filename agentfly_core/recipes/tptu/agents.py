@@ -22,13 +22,13 @@ _WORKING = (
 class OneStep:
     """The one-step agent of TPTU (TPTU-OA). It plans all sub-tasks, executes them, and answers.
 
-    The main speaker is the planner. For each sub-task, the speaker `worker` writes the input of the
-    tool. A tool gets this text as its first and only argument. If the planner's reply is not a
-    plan, the episode ends. The settings are:
+    The planner writes the plan in the episode's main conversation. For each sub-task, the model in
+    the role `worker` writes a text. The tool of the sub-task gets this text as its first and only
+    argument. If the planner's reply is not a plan, the episode ends. The settings are:
 
     - `instructions`: whether the planner gets the tools and the schema of a plan. If not, it gets
       only the question.
-    - `notes`: a text that describes the data to both speakers
+    - `notes`: a text that describes the data to the planner and to the worker
     - `execute`: whether the sub-tasks are executed. If not, the plan itself is the answer.
     """
 
@@ -59,7 +59,7 @@ class OneStep:
         return (Message("system", system), *episode.opening[bool(episode.rules.system) :])
 
     def worker(self, episode: Episode) -> Speaker:
-        """The speaker that writes the inputs of tools."""
+        """Add the speaker (a separate conversation) that writes the inputs of tools."""
         system = f"{_WORKING}\n\n{self.notes}"
         return episode.speaker("worker", system=system, tools=episode.rules.tools)
 
@@ -113,7 +113,7 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
 
 
 async def finished(planner: Episode, result: str) -> Ending:
-    """Send the text `result` to the planner, and request the answer of the episode.
+    """Prompt the planner with the text `result`, and set the planner's reply as the answer.
 
     Always returns NO_TOOL_CALLS as the episode's ending.
     """

@@ -73,9 +73,9 @@ def held_out(parts: Sequence[str]) -> bool:
     """Whether a combination of sub-questions is reserved for test problems.
 
     Let a and b be neighbours in the combination, in this order. The combination is reserved if b is
-    two places after a in PARTS. For example, PARTS has "spending" two places after "amount", so
-    ("amount", "spending") is reserved. After the last place, counting continues at the first place,
-    so ("revenue", "orders") is also reserved.
+    two places after a in the list of all sub-questions (PARTS). For example, "spending" is two
+    places after "amount", so ("amount", "spending") is reserved. After the last place, counting
+    continues at the first place, so ("revenue", "orders") is also reserved.
     """
     order = list(PARTS)
     return any((order.index(b) - order.index(a)) % len(order) == 2 for a, b in pairwise(parts))

@@ -13,7 +13,7 @@ MISTAKES = ("swap", "leave out", "repeat", "take another tool")
 def planner(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonstrator:
     """Return a policy that replies with the right plan of the problem (the fact `plan`).
 
-    In a share `spoilt` of the episodes, the plan has one of MISTAKES. If the mistake is to swap
+    In a share `spoilt` of the episodes, the plan has a mistake. If the mistake is to swap
     sub-tasks, but the plan has only one sub-task, this sub-task gets a wrong tool instead.
     """
     return replying(seed, spoilt, _plan, MISTAKES)

@@ -1,4 +1,4 @@
-"""Scores of plans (format, order, pairs, over-use, calls), and of the SQL for their sub-tasks."""
+"""Rewards for plans, and for the SQL that a model writes for the sub-tasks of a plan."""
 
 import json
 import re
@@ -118,7 +118,7 @@ async def sql_accuracy(team: Team) -> Score:
 
 
 def played_by(team: Team) -> PlannedEpisode:
-    """Collect the planned sub-tasks of an episode, and the tool inputs that the worker wrote."""
+    """Collect an episode's planned sub-tasks, and the tool inputs of the speaker "worker"."""
     plans, plan, readable = 0, list[SubTask](), 0
     planner = next(one for one in team.trajectories if one.speaker != "worker")
     for turn in planner.turns:

@@ -30,8 +30,8 @@ SECONDS = ("time/rollout", "time/score", "time/update")
 AXES = ("steps", "sampled tokens", "seconds")
 NOTHING = "No episode of training was solved, so there is no curve to show."
 LEAST = 0.1
-"""The smallest range of success that the bars of a curve cover. Without it, a single solved episode
-would have a bar of full height.
+"""The smallest range of success that the bars of a curve cover. Otherwise, a single solved
+episode would have a bar of full height.
 """
 PART = re.compile(r"reward_extra/(.+)/mean")
 METRICS = {
@@ -106,14 +106,14 @@ def curve(store: Store, run: str, last: int) -> Curve:
 
 
 def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
-    """Whether at least one episode was solved in the steps of these runs."""
+    """Whether at least one episode was solved in the steps of any of the curves."""
     return any(any(curve.success) for group in groups.values() for curve in group)
 
 
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
-    """Draw learning curves in characters: one line with `width` bars for each group.
+    """Draw learning curves in characters: one line of `width` bars for each group of runs.
 
-    The height of a bar shows the mean success of the runs of the group. All groups have the same
+    A bar's height shows the mean success of the group's runs. All groups have the same
     scale.
     """
     curves = [curve for group in groups.values() for curve in group if curve.success]

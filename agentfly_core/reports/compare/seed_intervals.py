@@ -60,9 +60,10 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
 
     Each group has one run or several runs with different seeds. All runs have the same problems.
 
-    Both cases below use P, the variance of the mean of n + 2 values. n values are the differences
-    of the groups' mean success on each of the n problems. The two added values, 1 and -1, keep the
-    interval wide if only few problems differ (Bonett and Price 2012, see records/intervals.py).
+    Both cases below use P, the variance of the mean of n + 2 values, where n is the number of
+    problems. The first n values are the differences of the groups' mean success on each problem.
+    The two added values, 1 and -1, keep the interval wide if only few problems differ (Bonett and
+    Price 2012, see records/intervals.py).
 
     With one run in each group, the interval is mean +- t sqrt(P), paired by problem (arXiv
     2411.00640, section 4.2).

@@ -60,7 +60,7 @@ def unscored_share(outcome: HeldOutMeans) -> float:
 
 
 def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOut:
-    """Read the outcomes of a policy on the test problems of the dataset `data`.
+    """Read a policy's mean rewards and other outcomes on the test problems of the dataset `data`.
 
     Raises FileNotFoundError if the policy was not evaluated on these problems.
     """
@@ -71,7 +71,7 @@ def held_out(evaluations: Evaluations, policy: Pointer, data: Pointer) -> HeldOu
 def outcomes(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, HeldOutMeans]:
-    """Compute the outcomes of each problem as in `HeldOut.by_problem`.
+    """Compute the outcomes of each problem, with the keys that `HeldOut.by_problem` documents.
 
     `goal` is the name of the reward that decides success.
     """
@@ -106,7 +106,7 @@ def _outcome(episode: Sequence[Trajectory], score: Scored, goal: str) -> HeldOut
 
 
 def _means(episodes: Sequence[HeldOutMeans]) -> HeldOutMeans:
-    """Compute the means of the outcomes of a problem's episodes.
+    """Average the outcomes (such as rewards and numbers of tokens) of a problem's episodes.
 
     The outcomes of unscored episodes are empty mappings.
     """

@@ -93,7 +93,8 @@ class ScoredProblems:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The comparison of a night's policy (the challenger) with the champion:
+    """The comparison of a night's policy (the challenger) with the champion, which is the policy
+    that new policies must beat:
     `Judgement(Verdict(...), champion=Champion(...), challenger=Champion(...))`.
     """
 
@@ -146,8 +147,8 @@ ENTRY = TypeAdapter(NightEntry)
 
 @dataclass(frozen=True, slots=True)
 class NightHistory:
-    """All entries of a ledger, the oldest first: `NightHistory((NightEntry(1, ...), NightEntry(2,
-    ...)))`.
+    """All entries of a night ledger, the oldest first:
+    `NightHistory((NightEntry(1, ...), NightEntry(2, ...)))`.
     """
 
     entries: Sequence[NightEntry]
@@ -166,7 +167,7 @@ class NightHistory:
 
     @property
     def champion_in_words(self) -> str:
-        """A sentence that names the champion."""
+        """A sentence that names the champion (the policy that new policies must beat)."""
         champion = self.champion
         return f"The champion is {champion.reference}." if champion else "There is no champion."
 

@@ -44,7 +44,9 @@ for episodes with a loss.
 
 
 def night_page(store: Store, night: str) -> str:
-    """Return the Markdown page of a night (nightly training run). The first line has the outcome.
+    """Return the Markdown page of a night (nightly training run).
+
+    The first line has the last decision about the night's policy, such as "promoted".
 
     Raises ValueError if the night is unfinished, or if the night's policy was not compared with the
     champion. Raises FileNotFoundError if the night's dataset is missing.
@@ -120,7 +122,7 @@ class _StoredNight:
         )
 
     def outcome(self) -> str:
-        """Return the last decision about the night's policy, such as "promoted"."""
+        """Return the last decision about the policy of the nightly run, such as "promoted"."""
         decisions = [e.event for e in self.history if e.event in (*DECIDED, "demoted")]
         return decisions[-1].replace("_", " ")
 

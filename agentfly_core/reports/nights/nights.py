@@ -72,7 +72,7 @@ class NightWork(Protocol):
         """
 
     def happened(self, entry: NightEntry) -> None:
-        """Notify people and other systems of a new event of a night."""
+        """Notify people and other systems of a new event of a night (a nightly training run)."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class Nights:
     def finish(self, night: str) -> None:
         """Train and judge the policy of an earlier night.
 
-        After `attempts` failed attempts to train in total, the night is given up. If the policy is
-        trained but cannot be judged now, the next night tries to judge the policy. Raises Locked
-        while another process holds the lock of the night's run. Raises NoSpace if the disk is full.
-        In this case, no further attempt is made now, because it would fail, too.
+        The night is given up after as many failed attempts to train as the field `attempts`
+        allows. If the policy is trained but cannot be judged now, the next night tries to judge it.
+        Raises Locked while another process holds the lock of the night's run. Raises NoSpace if the
+        disk is full.
         """
         begun = self.ledger.read().attempts(night)
         why = f"The night was started {begun} times, but never finished."
@@ -132,7 +132,7 @@ class Nights:
     def play(self, night: str) -> Summary:
         """Train a night's run to its end, and compare its last policy with the champion.
 
-        Finished training and a finished comparison are not repeated.
+        Training is skipped if it is already finished, and so is the comparison.
         """
         store = self.experiment.store
         summary = finished(store, night)
@@ -150,9 +150,9 @@ class Nights:
     def decide(self, night: str) -> None:
         """Compare the policy of a night with the champion, and record the decision.
 
-        Before the first promotion, the policy is compared with the policy from which the night
-        started. If another policy becomes the champion during the comparison, the comparison is
-        repeated.
+        The champion is the policy that a new policy has to beat. Before the first promotion, the
+        night's policy is compared with the policy from which the night started. If another policy
+        becomes the champion during the comparison, the comparison is repeated.
         """
         challenger = last_policy(self.experiment.store, night)
         history = self.ledger.read()
@@ -169,7 +169,7 @@ class Nights:
         self._record(night, event, verdict.why, Judgement(verdict, champion, challenger))
 
     def _begin(self, night: str) -> list[str]:
-        """Record an attempt to train the night's run, and return the run's overrides of settings.
+        """Record an attempt to train the night's run. Return the overrides to start or continue it.
 
         Raises Locked while another process holds the lock of the night's run, and NoSpace if the
         disk is full. In both cases, the attempt is not recorded.
@@ -194,18 +194,15 @@ class Nights:
 
 
 def policy_at(store: Store, run: str, step: int) -> Champion:
-    """Return the policy of a step of a run as a `Champion`: its run and step, and its artifact.
+    """Return the policy of a step of a run: its run and step, and its artifact.
 
-    The policy need not be the current champion.
+    The type `Champion` does not mean that the policy is the current champion.
     """
     return Champion(RunPolicy(run, step), policy_of(store, run, step))
 
 
 def last_policy(store: Store, run: str) -> Champion:
-    """Return the policy of the last step of a run as a `Champion`; see `policy_at`.
-
-    The policy need not be the current champion.
-    """
+    """Return the policy of the last step of a run; see `policy_at`."""
     return policy_at(store, run, recorded_settings(known_run(store, run)).steps)
 
 
@@ -235,10 +232,10 @@ def beginning(
     The first problems follow the last problem that the previous night scored. If the data or the
     seed changed, a new epoch begins.
 
-    The night starts from the champion. If `start` (the setting promotion.start) is "last", the
-    night starts from the policy of the last finished night instead. If there is no champion yet
-    (or, with "last", no finished night), the night starts from the experiment's own model and warm
-    start, with a new optimizer state.
+    The night starts from the champion (the policy that a new policy has to beat). If `start` (the
+    setting promotion.start) is "last", the night starts from the policy of the last finished night
+    instead. If this policy does not exist yet, the night starts from the experiment's own model and
+    warm start, with a new optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)

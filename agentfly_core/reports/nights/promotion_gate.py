@@ -1,4 +1,4 @@
-"""The promotion gate: it decides whether a night's policy, the challenger, becomes the champion.
+"""Decide whether a night's policy (challenger) replaces the promoted policy (champion).
 
 A challenger that wins on the test problems is compared a second time (the confirmation), on
 problems that the first comparison did not use. Hundreds of nights use the same test problems, so a
@@ -44,30 +44,30 @@ FAILING = re.compile(f"{GOAL}$|{REWARD}|{TASK}")
 success in each task.
 """
 BothHeldOut = tuple[HeldOut, HeldOut]
-"""The outcomes of the champion and of the challenger."""
+"""The outcomes of the champion (promoted policy) and of the challenger (new policy)."""
 OutcomePairs = Sequence[tuple[HeldOutMeans, HeldOutMeans]]
-"""For each problem, the outcomes of the champion and the outcomes of the challenger."""
+"""For each problem, the outcomes of the champion (promoted policy) and the challenger."""
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
-"""Significance levels of the one-sided test in the confirmation (the second comparison). For
-"split", the confirmation uses the few test problems that were set aside. At a level of 5 %, most
-real gains would not pass on so few problems.
+"""Significance levels of the one-sided test in the confirmation (the second comparison). The
+confirmation "fresh" uses new problems. The confirmation "split" uses the few test problems that
+were set aside. At a level of 5 %, most real gains would not pass on so few problems.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of the challenger with the champion in the outcome `name`.
+    """A comparison of a new policy (challenger) with the promoted policy (champion).
 
         Comparison(
             "goal", champion=0.871, challenger=0.913, difference=0.042, bound=0.021, margin=0.0,
             level=0.05, problems=998,
         )
 
-    `difference` is positive if the challenger is better. If `name` is "tokens", `difference` is the
-    number of saved tokens as a share of the champion's number of tokens. `bound` is a lower bound:
-    the true difference is below it with a probability of at most `level`. The comparison passes if
-    `bound` is above -`margin`.
+    `name` is the compared outcome. `difference` is positive if the challenger is better. If `name`
+    is "tokens", `difference` is the number of saved tokens as a share of the champion's number of
+    tokens. The true difference is below `bound` with a probability of at most `level`. The
+    comparison passes if `bound` is above -`margin`.
     """
 
     name: str
@@ -178,7 +178,7 @@ def judge(
 def compare_goal(
     champion: HeldOut, challenger: HeldOut, name: str, level: float = 0.05, margin: float = 0.0
 ) -> Comparison:
-    """Compare only the success of both policies (the outcome "goal"), by the same rules as `judge`.
+    """Compare only the success (the outcome "goal") of champion and challenger, as `judge` does.
 
     `name` is the name of the returned comparison. Problems without a scored episode of the champion
     are skipped. Raises ValueError if the problems or datasets of the policies differ, or if fewer
@@ -258,7 +258,7 @@ def _guards(both: OutcomePairs, settings: Promotion) -> Iterator[tuple[str, floa
 
 
 def compared(both: OutcomePairs, outcome: str, margin: float, level: float = 0.05) -> Comparison:
-    """Compare the policies in one outcome, such as the success or a reward.
+    """Compare the champion and the challenger in one outcome, such as success or a reward.
 
     Only problems on which the outcome was measured for both policies are compared. Raises
     ValueError if there are fewer than two such problems.

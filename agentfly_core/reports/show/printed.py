@@ -127,10 +127,10 @@ class Twice:
 
     @property
     def conversations(self) -> list[tuple[Pair, Pair]]:
-        """The conversations of each speaker in both episodes, as pairs.
+        """For each speaker, its conversations in the first and in the second episode.
 
-        A pair is left out if both of its conversations are empty. If this applies to all pairs, all
-        pairs are returned.
+        A speaker is left out if both conversations are empty. If this applies to all speakers, all
+        are returned.
         """
         against = {pair[0].agent: pair for pair in self.against.conversations}
         both = [

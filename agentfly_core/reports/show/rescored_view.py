@@ -1,5 +1,6 @@
-"""Compare the rewards of a run with new rewards for the same episodes, for each step and for each
-episode.
+"""Compare the rewards of a run's episodes with new rewards for the same episodes.
+
+The comparison has entries for each step and for single episodes.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def view(
 def as_json(
     run: str, rewards: Sequence[NewReward], scored: TwiceScored, store: Store
 ) -> dict[str, JSON]:
-    """Return as JSON what `view` shows. If Kendall's tau is undefined, it is null."""
+    """Return the comparison of old and new rewards as JSON. An undefined Kendall's tau is null."""
     steps: list[JSON] = [
         {
             "step": step,

@@ -1,5 +1,5 @@
 """The history of an episode.
 
-The history contains the replies in chronological order, and the forks. A forked episode repeats the
-replies of its parent up to the fork, and then continues on its own.
+The history contains the replies in chronological order, and the forks. A fork is a copy of an
+episode. The copy repeats the replies up to the fork, and then continues on its own.
 """

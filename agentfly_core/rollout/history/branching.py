@@ -1,4 +1,4 @@
-"""The rule of `rollout.branching`. It decides whether an episode forks before a reply."""
+"""The rule that decides whether an episode forks before a reply (setting `rollout.branching`)."""
 
 import math
 import random

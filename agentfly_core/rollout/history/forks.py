@@ -19,10 +19,10 @@ Snapshot = Mapping[type[Lent], bytes]
 
 
 class AsksDifferently(ServiceFailure):
-    """A forked episode did not repeat its parent episode up to the fork.
+    """A forked episode did not repeat its parent (the episode from which it was forked).
 
-    The agent requested other replies or tool calls than in the parent episode, or got other tool
-    results.
+    Before the fork, the agent requested other replies or tool calls than in the parent, or got
+    other tool results.
     """
 
     def __init__(self, difference: str) -> None:
@@ -34,7 +34,7 @@ class AsksDifferently(ServiceFailure):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCalls:
-    """Tool calls that ran concurrently, and their results in the same order."""
+    """Tool calls that were executed concurrently, and the result of each call in the same order."""
 
     calls: tuple[ToolCall | BadCall, ...]
     observations: tuple[Observation, ...]
@@ -54,10 +54,9 @@ class EpisodePath:
     forks: list[int] = field(default_factory=list)
 
     def copy(self, fork: int) -> "EpisodePath":
-        """Return a copy of this path for a forked episode.
+        """Return a copy for a forked episode, with `fork` appended to the list `forks`.
 
-        `fork` is the value that `Episode.fork` returns in the forked episode. It is appended to the
-        list `forks` of the copy.
+        `fork` is the value that `Episode.fork` returns in the forked episode.
         """
         # copied, because later changes of the parent's replies must not affect the child
         replies = {place: replace(reply) for place, reply in self.replies.items()}
@@ -85,8 +84,8 @@ class ForkOrigin:
     def place(self) -> tuple[int, ...]:
         """The position of the fork, from which the id and the seed of the fork are derived.
 
-        It consists of the number of replies before the fork, followed by the values that
-        `Episode.fork` has returned (`path.forks`).
+        The first number counts the replies before the fork. The other numbers are `path.forks`, the
+        values that `Episode.fork` has returned.
         """
         return (len(self.path.replies), *self.path.forks)
 
@@ -114,10 +113,10 @@ class Repetition:
         return origin if origin and len(self.path.forks) < len(origin.path.forks) else None
 
     def calls_behind(self, place: EpisodePlace) -> int:
-        """Count a batch of tool calls at `place`. Return the index of the batch.
+        """Return the index of the next batch of tool calls at `place`, from 0.
 
         `place` identifies the point after a speaker's last reply. A batch contains the tool calls
-        that are executed together. The first batch at `place` has index 0.
+        that are executed together. Each call of this method counts one batch.
         """
         self._calls[place] += 1
         return self._calls[place] - 1
@@ -125,10 +124,10 @@ class Repetition:
     def reply(self, place: EpisodePlace, prompt: str, form: str) -> Reply | None:
         """Return the recorded reply to repeat, or None if no reply is repeated.
 
-        Only a forked episode repeats replies of its parent, and only up to the fork. `prompt` is
-        the digest of the prompt. `form` is the digest of the conversation's tools and reasoning
-        mode. Raises AsksDifferently if the parent's reply at `place` is missing, or if the prompt
-        or form of that reply differs.
+        A forked episode repeats the replies of its parent episode up to the fork. `prompt` is the
+        digest of the prompt. `form` is the digest of the tools and the reasoning mode. Raises
+        AsksDifferently if the parent has no reply at `place`, or a reply with another `prompt` or
+        `form`.
         """
         if not (origin := self.repeats):
             return None
@@ -144,9 +143,9 @@ class Repetition:
     ) -> tuple[Observation, ...] | None:
         """Return the recorded tool results to repeat, or None if the calls must be executed.
 
-        After the fork, all calls are executed. Before the fork, results are repeated if the origin
-        has a snapshot of the environments. Without a snapshot, the calls are executed again. Raises
-        AsksDifferently if `calls` differ from the parent's calls at `place`.
+        After the fork, all calls are executed. Before the fork, results are repeated if the
+        environments' states were saved at the fork; otherwise the calls are executed again. Raises
+        AsksDifferently if `calls` differ from the parent episode's calls at `place`.
         """
         if not (origin := self.repeats):
             return None
@@ -158,8 +157,8 @@ class Repetition:
     def answered(self, place: EpisodePlace, answered: AnsweredCalls) -> None:
         """Record the results of tool calls.
 
-        Up to the fork, a forked episode repeats its parent. It may execute the parent's tool calls
-        again. Raises AsksDifferently if the new results differ from the parent's results.
+        Up to the fork, a forked episode may execute the tool calls of its parent episode again.
+        Raises AsksDifferently if the new results differ from the parent's results.
         """
         if (origin := self.repeats) and origin.path.answers[place] != answered:
             raise AsksDifferently("gets tool results that differ from its parent's results")
@@ -168,11 +167,9 @@ class Repetition:
     def fork(self) -> int:
         """Return the result of the next call of `Episode.fork` in a forked episode.
 
-        Calls before the fork give the same result as in the parent. The call at the fork gives the
-        number of the forked episode (1, 2, ...).
-
-        Raises AsksDifferently at the fork if the episode has not repeated all replies and tool
-        calls.
+        Calls before the fork give the same result as in the parent episode. The call at the fork
+        gives the number of the forked episode (1, 2, ...). This call raises AsksDifferently if the
+        forked episode has not repeated all replies and tool calls of its parent.
         """
         assert self.origin, "only a forked episode repeats forks"
         mine, parents = self.path, self.origin.path
@@ -182,11 +179,11 @@ class Repetition:
         return mine.forks[-1]
 
     def begins_at(self) -> ForkOrigin | None:
-        """End the repetition if the next reply is the first after the fork, and return `origin`.
+        """Return `origin` if the next reply is the first after the fork, else None.
 
-        Otherwise, return None. For a fork that the agent made with `Episode.fork`, always return
-        None. Raises AsksDifferently if the next reply is the first after the fork, but the episode
-        has not repeated all replies and tool calls of the parent.
+        In the first case, the repetition of the parent episode ends here. For a fork that the agent
+        made with `Episode.fork`, the result is always None. Raises AsksDifferently if the next
+        reply is the first after the fork, but some of the parent's replies or calls were skipped.
         """
         origin = self.repeats
         if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:

@@ -33,15 +33,16 @@ class PlayedEpisode:
 def following(
     played: Sequence[PlayedEpisode], numbers: Counter[tuple[str, int]]
 ) -> list[EpisodeSpec]:
-    """Return the episodes to play after the episodes `played`: forks and spare episodes.
+    """Return the specs of the episodes to play after the episodes `played`.
 
-    The spares of an episode are further episodes of its problem, which forks of the episode may
-    replace (see `EpisodeSpec`). If the episode did not fork, all its spares are played.
+    These are the forks of the episodes, and spare episodes. A spare episode is a further episode of
+    a problem, in `EpisodeSpec.spares`. Each fork replaces one spare. Without forks, all spares are
+    played.
 
-    `numbers` counts the forks that agents made with `Episode.fork`, and is updated. A key consists
-    of the problem's id and the index of the original episode, from which the forks descend.
-    Example: with 8 episodes for each problem, all forks that descend from episode 3 get the indices
-    11, 19, 27, ...
+    `numbers` counts the forks that agents made with `Episode.fork`, and is updated. A key is the
+    pair of a problem's id and the index of the episode that was forked first. Example: with 8
+    episodes for each problem, the forks of episode 3 and of its forks get the indices 11, 19, 27,
+    ...
     """
     specs = list[EpisodeSpec]()
     # sorted, because the children's numbers must not depend on which parent ended first
@@ -58,11 +59,10 @@ def following(
 
 
 def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
-    """Return one episode for each fork. Without forks, return all spare episodes.
+    """Return the spec of each fork. Without forks, return all spare episodes.
 
-    Spare episodes are further episodes of the problem (see `EpisodeSpec`). Each fork is played
-    instead of one spare. The remaining spares are divided among the forks, because a fork may fork
-    again.
+    Spare episodes (`spec.spares`) are further episodes of the problem. Each fork is played instead
+    of one spare. The remaining spares are divided among the forks, so that a fork can fork again.
     """
     if not children:
         return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]

@@ -1,4 +1,4 @@
-"""The tokens of a prompt, and the reply to it."""
+"""Encode the prompt for a speaker's next reply."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Prompt(NamedTuple):
 
 
 class SampledReply(NamedTuple):
-    """The content of a new reply. The fields have the same meaning as in `Reply`.
+    """The content of a new reply. The fields have the same meaning as in `timeline.Reply`.
 
     `given` (prompt tokens) and `sampled` (sampled tokens) are empty for a reply of a chat service,
     because a chat service returns no tokens.

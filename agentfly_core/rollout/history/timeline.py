@@ -29,7 +29,7 @@ ORDER = ("call", "seed", "prompt")
 order that does not depend on their timing.
 """
 EpisodePlace = tuple[int | str, ...]
-"""The position of a reply or call in an episode. It is the same each time the episode is played."""
+"""The position of a reply or call in an episode, the same each time the episode is played."""
 
 
 @dataclass(eq=False, slots=True)
@@ -92,9 +92,9 @@ class Reply:
     def alone(self) -> bool:
         """Whether `place` (the reply's position in the episode) is a single index.
 
-        This is the case in the conversation that begins with the episode's first messages. In other
-        conversations, inside `Episode.gather`, and for a further reply to the same prompt, `place`
-        has the speaker and the prompt's digest instead.
+        This is the case in the conversation that begins with the episode's first messages. `place`
+        has the speaker and the prompt's digest instead for replies in other conversations, for
+        replies inside `Episode.gather`, and for further replies to the same prompt.
         """
         return len(self.place) == 1
 
@@ -222,9 +222,8 @@ class EpisodeBranch:
     - `unread`: tool results that their speaker has not read, as pairs of speaker and result
     - `answers`: the answers that speakers have set, as pairs of speaker and answer
     - `parts`: the number of branches that were opened from this branch and are still open
-    - `least_call`: the smallest value that `Reply.call` of the next reply may have. If a message
-      from another coroutine arrives, `least_call` rises above the values of the sender's earlier
-      replies.
+    - `least_call`: the smallest value that `Reply.call` of the next reply may have. A message from
+      another coroutine raises `least_call` above `Reply.call` of the sender's earlier replies.
     """
 
     number: tuple[int, ...] = ()
@@ -243,7 +242,7 @@ class EpisodeBranch:
 
     @property
     def call(self) -> int:
-        """The index of the next request for a reply. The reply stores it in `Reply.call`."""
+        """The index of the next request for a reply. `Reply.call` stores this index."""
         return max((self.least_call, *(reply.call + 1 for reply in self.replies)))
 
     @contextmanager
@@ -328,8 +327,8 @@ class EpisodeBranch:
     def join(self, branches: Sequence[EpisodeBranch]) -> None:
         """Append the replies of these branches to the history.
 
-        If several of the branches continued the same context, the context then ends with the reply
-        of the branch that comes last in `branches`.
+        If several branches continued the same context (conversation), the context then ends with
+        the reply of the branch that comes last in `branches`.
         """
         for branch in branches:
             for reply in branch.replies[branch._begin :]:

@@ -20,10 +20,11 @@ LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
 
 @dataclass
 class Background:
-    """Calls the function `send` in a daemon thread. `send` sends all missing data to MLflow.
+    """Calls the function `send` in a daemon thread. `send` sends the data of the run that MLflow
+    lacks.
 
     `error` is the error of the last call, or None if the call succeeded. `command` is the command
-    with which the user can send missing data later.
+    with which the user can send the data later.
     """
 
     place: MlflowStore
@@ -34,7 +35,7 @@ class Background:
     _began: float = field(default_factory=monotonic)
 
     def start(self) -> None:
-        """Send all missing data in a new thread, unless the previous thread is still running."""
+        """Call `send` in a new thread, unless the thread of an earlier call is still running."""
         if not self._thread.is_alive():
             # a daemon, because a server that hangs must not keep the process from ending
             self._thread = threading.Thread(target=self._call, daemon=True)
@@ -44,8 +45,8 @@ class Background:
         """Send data for the last time. Wait until this attempt ends or a time limit passes.
 
         The constants LOCAL, SERVER and OUTAGE define the limit. If MLflow still lacks data, the
-        reason is printed. The command that sends this data is printed too, unless MLflow would
-        refuse the data again.
+        reason is printed. The command that sends the data is printed too, if a second attempt can
+        succeed.
         """
         begin, limit = monotonic(), SERVER if self.place.served else LOCAL
         if self.place.served and self.error:

@@ -1,5 +1,6 @@
-"""The address of MLflow's store, and a run in this store. If an entry is sent twice, MLflow stores
-it only once.
+"""Write runs to an MLflow store.
+
+If an entry (a metric, parameter or tag) is sent twice, MLflow stores the entry only once.
 """
 
 from __future__ import annotations

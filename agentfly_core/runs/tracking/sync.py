@@ -1,8 +1,9 @@
 """Send a run to MLflow.
 
-A sync reads the files of the run, and sends the entries that are missing in MLflow. A tag of the
-MLflow run has the number of the last step that was sent completely. Each metric is sent with the
-time at which its stage ended. If a metric is sent twice, MLflow therefore stores it only once.
+A sync reads the files of the run, and sends the metrics and tables that are missing in MLflow. A
+tag of the MLflow run has the number of the last step that was sent completely. Each metric is sent
+with the time at which its stage of the run (such as a step) ended. If a metric is sent twice,
+MLflow therefore stores it only once.
 """
 
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> Non
 
 
 def sync(run: Run, mlflow: MlflowRun) -> None:
-    """Send all entries of a running or finished run that are missing in MLflow.
+    """Send the metrics and tables of a running or finished run that are missing in MLflow.
 
     Raises Damaged if a step of a finished run lacks its metrics.json. Errors of MLflow's client are
     raised, too.
@@ -82,8 +83,8 @@ class _Sender:
     mlflow: MlflowRun
 
     def start(self) -> None:
-        """Send the dataset, the metrics of the stages before the first step, and the evaluation of
-        the start policy.
+        """Send the dataset, the metrics of the stages before the first step (such as the warm
+        start), and the evaluation of the start policy.
 
         Raises FileNotFoundError if a stage has not finished.
         """
@@ -100,8 +101,8 @@ class _Sender:
         """Send the metrics of a step.
 
         If the policy of the step is evaluated (see `evaluate.every`), the evaluation is sent, too.
-        For some steps, a table of the episodes is sent (see `log_trajectories_every`). During a
-        run, raises FileNotFoundError if the step or its evaluation has not finished.
+        For some steps, a table of the episodes is sent (see `log_trajectories_every`). If the
+        run is still running, raises FileNotFoundError if the step or its evaluation is unfinished.
         """
         run, layout = self.run, self.run.layout.step(step)
         if not run.finished and run.store.read_json(layout.metrics) is None:

@@ -54,7 +54,7 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
 
 
 def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
-    """Set up this process with the folder, the limits and the isolation that `work` requires.
+    """Set up this process with the folder, limits and isolation that `work` specifies.
 
     Return an error text, or b"" on success.
     """

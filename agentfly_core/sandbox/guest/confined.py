@@ -1,5 +1,4 @@
-"""Run a program in its own sandbox. Only one port in the sandbox is connected to the process
-outside.
+"""Run a program in its own sandbox. Its only network connection is one port in the sandbox.
 
 The arguments of this program are `LINK PATH... -- PROGRAM ARGUMENT...`. PROGRAM can read only these
 paths and system files. LINK is the file descriptor of a socket. The listening socket of the port is
@@ -84,7 +83,7 @@ def _end_as(first: int, codes: int) -> NoReturn:
 
 
 def _keep(link: socket.socket, paths: list[Path], words: list[str], codes: int) -> NoReturn:
-    """Do the work of the first process of the namespaces.
+    """Act as the first process in the sandbox's namespaces.
 
     Start the program as a child process, and reap processes until the program ends. The listening
     socket of the port PORT is sent out of the sandbox over `link`. The program's exit code is

@@ -19,7 +19,7 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
 def version() -> int:
-    """Return the Landlock version of the kernel, or 0 if it lacks Landlock."""
+    """Return the Landlock version of the kernel, or 0 if the kernel lacks Landlock."""
     with suppress(OSError):
         return kernel.syscall(_CREATE, None, 0, _VERSION)
     return 0

@@ -23,9 +23,9 @@ GLANCE, BLINK = 0.05, 0.01
 class Monitor:
     """Watches a process that runs code.
 
-    A kept process (`work.kept`) runs several pieces of code. It receives each piece over the
-    control socket `line`, and sends the exit code of the piece back. These exit codes are not
-    reliable, because the code itself can send a false one.
+    If `work.kept` is True, the process runs several pieces of code. The process receives each piece
+    over the control socket `line`, and sends the exit code of the piece back. These exit codes are
+    unreliable, because the code itself can send a false exit code.
 
     `pipes` maps the file descriptors of stdout, stderr and `line` to the bytes received so far.
     """
@@ -61,7 +61,7 @@ class Monitor:
     def hand(self, code: bytes) -> None:
         """Send the next piece of code to a process that runs several pieces of code.
 
-        If the process is paused, it continues.
+        A paused process continues.
         """
         for text in self.pipes.values():
             text.clear()
@@ -76,8 +76,8 @@ class Monitor:
     def until_end(self, connection: socket.socket) -> Status | None:
         """Collect output until the code ends, a limit is reached, or the caller disconnects.
 
-        Return None if the code ended, otherwise the status of the limit. If the caller
-        disconnected, return TIMEOUT.
+        Return None if the code ended, TIMEOUT if the caller disconnected, or the Status of the
+        limit that was reached.
         """
         # The code may close its pipes, fork, stop itself or fake its exit code. So this waits for
         # the process, the caller and all pipes. Without a control group, the memory is polled.
@@ -103,16 +103,14 @@ class Monitor:
 
     @property
     def waits(self) -> bool:
-        """Whether the process waits for another piece of code: it has reported the end of the last
-        piece, and is still running.
-        """
+        """Whether the process is running, and has reported the end of the last piece of code."""
         return bool(self.exit_codes) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
         """Pause all processes until the next piece of code arrives.
 
-        Return two numbers: the wait status of the last piece of code (its exit code times 256),
-        and the peak memory in bytes of the process that ran it.
+        Return two numbers: the wait status of the last piece of code (its exit code times 256), and
+        the peak memory of the process in bytes.
         """
         self._signal(signal.SIGSTOP)
         # reap orphans, because they count as processes
@@ -150,9 +148,8 @@ class Monitor:
     def _left(self) -> float:
         """The remaining seconds until the time limit.
 
-        If the process runs several pieces of code (`work.kept`), the limit of CPU time is also
-        checked, because the kernel cannot limit the CPU time of a single piece. In this case, the
-        result is the smaller of the remaining elapsed time and the remaining CPU time.
+        For a process that runs several pieces of code (`work.kept`), this is the smaller of the
+        remaining elapsed time and the remaining CPU time of the current piece.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
         if self.work.kept:

@@ -95,7 +95,7 @@ PAGE = 4096
 
 
 class RequestHeader(TypedDict):
-    """The header of a request.
+    """The header of a request to the sandbox.
 
     It contains the limits, the names of the sent files (`files`), and the names of the files to
     return (`collect`).
@@ -128,8 +128,8 @@ class ExecRequest:
 
     `files` are written to the working directory. `collect` lists the names of files to return. If
     the backend is a fork server, `modules` are imported before the code starts. With `kept`, the
-    interpreter stays alive for later requests of the same execution, which can use its variables.
-    A later request uses only `code` and `collect`, and ignores the other fields.
+    interpreter stays alive, and later requests can use its variables. These requests use only
+    `code` and `collect`, and ignore the other fields.
     """
 
     code: bytes
@@ -191,7 +191,7 @@ class ExecResult:
     Example: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
 
     - `exit_code`: the exit code, or -9 if signal 9 ended the process. It is None if no process was
-      started. The code can fake its exit code, just as it can print anything.
+      started. It is not reliable, because the code can fake it.
     - `truncated`: whether the output was cut
     - `duration`: in seconds
     - `peak_rss`: the peak memory of the largest process in bytes

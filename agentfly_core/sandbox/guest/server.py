@@ -70,7 +70,7 @@ def _settle() -> None:
 
 
 def _warm(modules: Iterable[str]) -> None:
-    """Import modules, so that processes which are started later have them already."""
+    """Import modules, so that processes that are forked later need not import them."""
     for name in modules:
         # joblib warns that it cannot use several processes
         with suppress(ImportError), warnings.catch_warnings(action="ignore"):

@@ -17,7 +17,7 @@ from agentfly_core.sandbox.guest import init_process, kernel, view
 
 
 def main() -> None:
-    """Serve the requests of one connection, in the namespaces in which this process was started."""
+    """Run the code that arrives over the connection, in the namespaces of this process."""
     connection, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     locked, cgroups = sys.argv[3] == "locked", [int(word) for word in sys.argv[4:]]
     try:

@@ -1,7 +1,7 @@
 """The file system that sandboxed code sees.
 
-It contains system libraries and programs. In addition, it contains either an interpreter with
-numpy, pandas and scikit-learn, or the files of a program.
+This file system contains system libraries and programs, and either a Python interpreter with numpy,
+pandas and scikit-learn, or the files of a program.
 """
 
 import importlib.util
@@ -52,7 +52,7 @@ FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/
 def visible() -> list[Path]:
     """Return the files and folders of this machine that are visible in the sandbox.
 
-    In the sandbox, they have the same paths and are read-only.
+    In the sandbox, these files and folders have the same paths and are read-only.
     """
     libraries = Path(sys.base_prefix).glob("lib/libpython*")
     return with_system([Path(sysconfig.get_path("stdlib")), interpreter(), *libraries])
@@ -61,7 +61,7 @@ def visible() -> list[Path]:
 def with_system(paths: Iterable[Path]) -> list[Path]:
     """Return the folders of the system, such as /usr/bin, and the given paths.
 
-    Paths that do not exist are left out, and so are paths inside another returned folder.
+    Paths that do not exist, and paths inside another returned folder, are left out.
     """
     shown = [*map(Path, _SYSTEM), *(Path(path) for path in _LINKED if not os.path.islink(path))]
     shown = [path for path in dict.fromkeys([*shown, *paths]) if path.exists()]
@@ -108,7 +108,7 @@ def links(shown: Iterable[Path]) -> dict[str, str]:
     "/sandbox/work"}`.
 
     `shown` has the files and folders of this machine that are visible in the sandbox. A link such
-    as `/app` is left out if `shown` has the path `/app` or a path in a folder `/app`.
+    as `/app` is left out if `shown` contains `/app` or a path below `/app`.
     """
     taken = {f"/{path.parts[1]}" for path in shown}
     free = {place: target for place, target in FOLDERS.items() if place not in taken}
@@ -158,10 +158,10 @@ def show(paths: Iterable[Path], folder: Path) -> None:
 
 
 def become_root(folder: Path, shown: Iterable[Path]) -> None:
-    """Complete a new root with devices, links and system files, and make it the root of this
-    process.
+    """Complete the new root `folder` with devices, links and system files, and change into it.
 
-    `shown` are the paths that the new root already contains.
+    `shown` are the paths that `folder` already contains. `folder` becomes the root directory of
+    this process.
     """
     for device in DEVICES:
         _bind(Path(device), folder)

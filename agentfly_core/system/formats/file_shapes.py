@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from agentfly_core.system.formats.json_value import JSON
 
 FOLDERS = ("answers", "artifacts", "nights", "plays", "runs")
-"""The names of a store's folders. All other folders beside them do not belong to the store."""
+"""The names of a store's folders. Only these folders belong to the store."""
 LONGEST_PART = 255
 LONGEST = 1024
 
@@ -135,7 +135,7 @@ SHAPES: Mapping[str, TypeAdapter[Any]] = {
     "start.json": TypeAdapter(StartRecord),
 }
 """For each file name, the expected structure of the file. In a run.json, only names and references
-are checked.
+to artifacts are checked.
 """
 
 

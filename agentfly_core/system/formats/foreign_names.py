@@ -22,8 +22,9 @@ def mlflow_key(name: str) -> str:
 
     Letters, digits, space, `_`, `-`, `.`, `:` and `/` are kept. Each byte of any other character
     becomes `_x` and two hex digits. The `/` divides a name into parts. An empty part becomes `_x`.
-    If the key has more than 250 characters, long parts are cut. If it is still too long, the whole
-    key is cut. `_xlong-` and a digest replace the end that was cut.
+    If the key has more than 250 characters, each part is shortened to at most 60 characters. If the
+    key is still too long, the key is shortened to 250 characters. A shortened text ends with
+    `_xlong-` and a digest.
     """
     parts = [REFUSED.sub(_bytes, part) or "_x" for part in name.split("/")]
     key = "/".join(parts)

@@ -152,7 +152,8 @@ def is_first(warning: str) -> bool:
 def logged(failure: str) -> Iterator[None]:
     """Log any error of the `with` block instead of raising it. The log line begins with `failure`.
 
-    This is used for messages to services such as Prefect. Lost messages must not stop the work.
+    Messages to services such as Prefect are sent in such a block, so a failed service does not stop
+    a run.
     """
     try:
         yield
@@ -162,8 +163,8 @@ def logged(failure: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """A factory that removes secrets and control characters from the log records of the factory
-    `made`.
+    """A log record factory that calls the factory `made`, and removes secrets and control
+    characters from the new record.
     """
 
     made: Callable[..., logging.LogRecord]
