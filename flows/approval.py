@@ -40,7 +40,8 @@ LOOK_S = 2
 SPARE_S = 3600
 """Seconds by which Prefect's time limit for a paused flow run exceeds the person's time limit.
 
-Otherwise, Prefect would end the flow run as Failed before the person's time limit.
+Prefect ends a paused flow run as Failed at Prefect's own time limit. The person's time limit must
+pass before, because only a flow run that is still paused can be resumed.
 """
 KEY = "decision"
 ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]

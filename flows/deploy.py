@@ -24,7 +24,7 @@ PAGE = 200
 """The largest number of deployments that Prefect returns for a request."""
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
 SCHEDULE = {"schedule", "active", "parameters", "slug"}
-"""The fields of a Prefect schedule that users can set."""
+"""The fields of a Prefect schedule that are kept when its flow is deployed again."""
 
 
 def main() -> int:

@@ -52,9 +52,10 @@ def nightly(
     approval: Approval = False,
 ) -> Summary:
     """First finish the earlier nights (nightly training runs) that were interrupted. Then train the
-    run nightly-<date> on the problems that follow the last night's problems. The new policy becomes
-    the champion (best policy) if it is better than the champion. The training of a night is tried
-    at most `attempts` times.
+    run nightly-<date> on the problems that follow the last night's problems. If the new policy
+    beats the champion (the policy that new policies must beat), it becomes the champion. With
+    `approval`, a person must agree first. A night is given up after `attempts` failed attempts to
+    train it.
     """
     today = date or _scheduled()
     with pinging(loading.site(site, store).ping_url_env):

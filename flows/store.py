@@ -1,4 +1,4 @@
-"""Open the store (the folder of all artifacts) that a command or a flow uses."""
+"""Open the store (the folder or bucket of all artifacts) that a command or a flow uses."""
 
 from agentfly_core.config import loading
 from agentfly_core.store.store import Store

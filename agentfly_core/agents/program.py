@@ -25,7 +25,10 @@ SHARE = 0.95
 deadline is not scored.
 """
 PROGRAM = "program"
-"""The speaker of all requests that belong to no speaker in `ProgramAgent.speakers`."""
+"""The name of the main speaker.
+
+All requests that belong to no speaker in `ProgramAgent.speakers` belong to the main speaker.
+"""
 ProgramFunction = Callable[[Problem, str], str]
 
 

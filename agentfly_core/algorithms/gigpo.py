@@ -41,7 +41,7 @@ class GiGPO(PolicyGradient):
         """Return the metrics of the base class, and `train/compared_turns`.
 
         This metric is the share of turns that begin in the same state as another turn of the same
-        problem. If the share is 0, A_turn (see `GiGPO`) is 0 for every turn.
+        group. If the share is 0, A_turn is 0 for every turn. `GiGPO` explains groups and A_turn.
         """
         alike = [len(turns) for turns in _alike(outcomes)]
         # without turns, the share is unknown; metrics that are nan are left out

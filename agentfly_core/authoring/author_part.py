@@ -147,8 +147,8 @@ class AuthorPart(ABC):
         """Call `function` in this process, with the time limit `timeout`, and return its result.
 
         Raises Overdue after `timeout` seconds. The attribute `spoilt` of the environments in `lent`
-        is then set to True, because the function may still use them. Also raises the
-        errors of `function`. The function `call` of this module describes the details.
+        is then set to True, because the function may still use them. Also raises the errors of
+        `function`. The function `call` of this module describes the details.
         """
         return await call(function, self.timeout, self.what, lent)
 
@@ -209,7 +209,7 @@ async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
     """Make an environment of the class `kind`. Each environment gets its own copies of mutable
     settings.
 
-    Raises Overdue after `seconds`, and the errors of the constructor.
+    Raises Overdue after `seconds`. Errors of the constructor are raised as in the function `call`.
     """
 
     # mutable defaults of `__init__`, which instances must not share

@@ -20,9 +20,9 @@ SIZE = ROWS * ROW
 HEAD = struct.Struct("=dIdI")
 """The header of a call table, which records the running calls of a process.
 
-The header contains the time of the last call of `CallTable.beat`, the row of the call that holds
-the event loop (0 if the loop is free), the time when this call started to hold the loop, and the
-last used row.
+The header contains the time of the last heartbeat, the row of the call that holds the event loop
+(0 if the loop is free), the time when this call started to hold the loop, and the last used row.
+Each call of `beat`, `hold` or `release` of a `CallTable` records a heartbeat.
 """
 CALL = struct.Struct("=Hdd?")
 """The header of a row, which records one call.

@@ -42,6 +42,8 @@ _GRADES = TypeAdapter[dict[str, list[Grade]]](dict[str, list[Grade]])
 class Reward(author_part.AuthorPart):
     """A function that scores a trajectory, made by `@reward`.
 
+    The base class AuthorPart describes further fields.
+
     A call that raises ServiceFailure is repeated up to `retries` times. Before the first retry,
     `backoff` seconds pass. This time doubles with each further retry, but is at most 30 seconds. At
     most `concurrency` calls run at once; None means no limit.
@@ -71,7 +73,7 @@ class Reward(author_part.AuthorPart):
         """Score a trajectory. If the function fails, return Unscored with the error.
 
         `lent` contains the objects for the function's parameters, such as environments, by class.
-        Raises ServiceFailure if every call of the function raised ServiceFailure.
+        Raises ServiceFailure if every attempt to call the function raised ServiceFailure.
         """
         (result,) = await self._scores([trajectory], {Team: Team((trajectory,)), **lent})
         return result

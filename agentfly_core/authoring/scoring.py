@@ -40,9 +40,9 @@ async def score(
 
     The result has the order of `trajectories`. If an episode has several speakers, rewards read the
     trajectory with the answer; see `speakers.answering`. Without an answer, rewards read the
-    trajectory of the speaker `main`. Scores that were computed during the episode are reused.
-    `held` contains reward calls that have blocked the event loop. These calls are skipped, and
-    their episodes are Unscored.
+    trajectory of the speaker `main`, or else of the speaker that replied first. Scores that were
+    computed during the episode are reused. `held` contains reward calls that have blocked the event
+    loop. These calls are skipped, and their episodes are Unscored.
 
     For a reward `exact`, the keys of `Scored.rewards` are `exact`, `exact/tag` for the part `tag`
     of the score, `exact/speaker/worker` for the role `worker`, and `exact/speaker/worker/2` for the

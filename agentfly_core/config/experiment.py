@@ -369,8 +369,9 @@ class Settings(Section):
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings with new and more test problems, to confirm the comparison of two
-        policies. The problems' seed depends on `earlier`, the number of earlier confirmations.
+        """Return these settings for a confirmation (second comparison): with another `data.seed`
+        and with `promotion.confirmation.times` times as many test problems. The seed depends on
+        `earlier`, the number of earlier confirmations.
         """
 
         def fresh(data: Data) -> Data:
@@ -389,7 +390,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return the seed inputs of step 7: `(seed, 7)`. Nightly run 3: `(seed, "night", 3, 7)`."""
+        """Return a step's seed inputs: `(seed, 7)`, or `(seed, "night", 3, 7)` in nightly run 3."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

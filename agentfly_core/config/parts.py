@@ -100,10 +100,10 @@ class AlgorithmPart(Part):
 class TemplatePart(Part):
     """A chat template. `use` is an import path, `default`, `hermes` (ChatML) or `model`.
 
-    `model` is the model's own template. The model determines whether `default` means `hermes` or
-    `model`. The template's variables are further keys: `{use: model, enable_thinking: false}`. A
-    section without `use` selects `hermes` if it has the key `show_tools`, `default` if it is empty,
-    and `model` if it has only other keys.
+    `model` is the model's own template. The variables of this template are further keys: `{use:
+    model, enable_thinking: false}`. The model determines whether `default` means `hermes` or
+    `model`. A section without `use` selects `hermes` if it has the key `show_tools`, `default` if
+    it is empty, and `model` if it has only other keys.
     """
 
     @model_validator(mode="before")

@@ -40,8 +40,8 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
     """Return the name of the field that contains a row's prompt, and the chat in this field.
 
     PROMPTS lists the possible fields, such as `question`. The first of these fields in the row is
-    used. Raises ValueError if the row has none of these fields. Also raises ValueError if the row
-    has a second chat (a field in CHATS, such as `messages`) whose last question differs.
+    used. Raises ValueError if the row has none of these fields. Also raises ValueError if another
+    field in CHATS, such as `messages`, has a chat whose last question differs from the prompt's.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")

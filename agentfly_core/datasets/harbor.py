@@ -210,8 +210,8 @@ def _copied(context: Path) -> dict[str, str]:
     """Return the files that a Dockerfile copies into /app, as a mapping of their names to their
     texts.
 
-    Raises RefusedTask for instructions that need a container, such as `RUN`, and for too many or
-    too large files.
+    Raises RefusedTask for an instruction that `_laid_out` refuses, such as `RUN`, and for too many
+    or too large files.
     """
     dockerfile, files = context / "Dockerfile", dict[str, str]()
     for number, instruction in _instructions(dockerfile) if dockerfile.exists() else ():
@@ -230,8 +230,9 @@ def _copied(context: Path) -> dict[str, str]:
 def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
     """Return the files that an instruction of a Dockerfile copies.
 
-    The result maps the names of the files to their texts. Raises ValueError for any
-    instruction except `FROM` with a plain image, `WORKDIR /app` and `COPY` into /app.
+    The result maps the names of the files to their texts. Raises ValueError for any instruction
+    except `FROM` with a plain image, `WORKDIR /app` and `COPY` into /app. Also raises ValueError if
+    `COPY` names a missing file, a symbolic link, or the tests or the solution of the task.
     """
     match instruction[0].upper(), instruction[1:]:
         case "FROM", [image] if _BARE.fullmatch(image):

@@ -331,7 +331,7 @@ def _require_algorithm(use: str) -> None:
 def _can_be_promoted(promotion: Promotion, tasks: Mapping[str, Task], names: Sequence[str]) -> None:
     """Raise ValueError if `promotion` names an unknown reward.
 
-    Raise ValueError if `confirmation` needs fresh problems, but a dataset is not `@generated`.
+    Also raise ValueError if `confirmation.use` is "fresh", but a dataset is not `@generated`.
     """
     for name in promotion.reward_margins:
         # the parts of a reward are unknown before it scores, so only the reward's name is checked

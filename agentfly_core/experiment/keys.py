@@ -142,8 +142,9 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of the demonstrations for the warm start (supervised fine-tuning).
 
-        `frozen` maps each untrained role (kind of speaker) to a digest. `memory` is the memory (a
-        folder of files) that episodes with the policy `model` read.
+        `frozen` maps each untrained role (kind of speaker) to a digest or to SELF (see
+        `Experiment.frozen`). `memory` is the memory (a folder of files) that episodes with the
+        policy `model` read.
         """
         inputs = {"model": model.digest, "data": data.digest, **_players(frozen, memory)}
         inputs |= self._chats()
@@ -179,8 +180,8 @@ class StageKeys:
         """Return the key of one shard (batch) of the episodes of a step.
 
         `drawn` identifies the problems of the sampling round (see `SamplingRound.drawn`). `frozen`
-        maps each untrained role (kind of speaker) to a digest. `memory` is the memory (a folder of
-        files) that the episodes read.
+        maps each untrained role (kind of speaker) to a digest or to SELF (see `Experiment.frozen`).
+        `memory` is the memory (a folder of files) that the episodes read.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "rollout", "night", "code.rollout")
@@ -198,8 +199,9 @@ class StageKeys:
     ) -> ArtifactKey:
         """Return the key of one shard (batch) of a policy's held-out episodes.
 
-        All runs of a store share these episodes. `frozen` maps each untrained role (kind
-        of speaker) to a digest. `memory` is the memory (a folder of files) that the episodes read.
+        All runs of a store share these episodes. `frozen` maps each untrained role (kind of
+        speaker) to a digest or to SELF (see `Experiment.frozen`). `memory` is the memory (a folder
+        of files) that the episodes read.
         """
         inputs = {"policy": policy.digest, "data": data.digest, **_players(frozen, memory)}
         reads = (*PLAY, "rewards", "evaluate", "dtype", "code.rollout")

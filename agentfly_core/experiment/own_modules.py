@@ -164,9 +164,10 @@ def parts_of(modules: Iterable[str], data: Mapping[str, str]) -> dict[str, str]:
     """Return the digests of the author's code and data files, shortened to 8 hex digits.
 
     The code is the packages of `modules` and the packages that they import. Imported packages in
-    site-packages are left out. Each function and class has a digest (see `definitions`). A package
-    that is installed, has more than 1,000,000 bytes or lacks Python code has one digest for all its
-    files. `data` contains the full digest of each data file.
+    site-packages are left out. Each top-level function and class has a digest, and each file has a
+    digest of its other lines (see `definitions`). A package that is installed or has more than
+    1,000,000 bytes has one digest for all its files. `data` contains the full digest of each data
+    file.
     """
     packages = (package for module in modules for package in _reached(module))
     own = {name: part for package in packages for name, part in package.parts.items()}

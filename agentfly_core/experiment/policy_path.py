@@ -53,8 +53,8 @@ def of_tasks(
     """Return a policy that plays each task of a mixture with the task's own policy.
 
     `tasks` has the import path and the settings of each task's policy: `{"sums": {"demonstrations":
-    "my_sums:adds", "settings": {}}}`. `spoilt` replaces the setting `spoilt` (the share of
-    deliberate mistakes) of the policies that have this setting.
+    "my_sums:adds", "settings": {}}}`. Some policies have a setting `spoilt`, the share of
+    deliberate mistakes. The argument `spoilt` replaces this setting unless it is None.
     """
     policies = {}
     for name, shown in tasks.items():

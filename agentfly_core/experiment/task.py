@@ -229,10 +229,10 @@ def reward_of(key: str, part: RewardPart) -> Reward:
 
 
 def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limit]:
-    """Load the environment classes, with the limits of number and lifetime of their environments.
+    """Load the environment classes, each with its limits and settings (see `Limit`).
 
-    `pools` maps the import path of each class to these limits. Raises ValueError if a path does not
-    name a subclass of `Environment`.
+    `pools` maps the import path of each class to its limits and settings. Raises ValueError if a
+    path does not name a subclass of `Environment`, or if a setting is wrong.
     """
     limits = {}
     with at("environments"):

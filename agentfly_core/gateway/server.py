@@ -24,7 +24,7 @@ UNSUPPORTED = (
 class GatewayServer:
     """HTTP server for the programs of one episode, or for the clients of a served policy.
 
-    The paths of these requests begin with `base`. If `key` is not empty, requests must have this
+    The paths of all requests begin with `base`. If `key` is not empty, requests must have this
     API key.
     """
 

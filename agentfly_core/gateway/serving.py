@@ -46,11 +46,11 @@ class ServedPolicy:
     """A policy that replies to any client. `name` is the model name that clients see.
 
     `spec` comes from the function `endless`, so the number of turns is unlimited. `cast` samples
-    the replies of all speakers (the agents of an episode). Two requests belong to the same episode
-    if their messages before the first reply are equal. If a client sends back an earlier reply, the
-    prompt contains the tokens that were sampled for this reply. The text of this reply is not
-    encoded a second time. The most recently used episodes are kept; their total size is at most
-    MOST_BYTES bytes. If the sampler dies, the future `lost` raises the error.
+    the replies of all speakers (the participants of an episode). Two requests belong to the same
+    episode if their messages before the first reply are equal. If a client sends back an earlier
+    reply, the prompt contains the tokens that were sampled for this reply. The text of this reply
+    is not encoded a second time. The most recently used episodes are kept; their total size is at
+    most MOST_BYTES bytes. If the sampler dies, the future `lost` raises the error.
     """
 
     name: str

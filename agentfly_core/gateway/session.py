@@ -137,7 +137,7 @@ class GatewaySession:
 
     `speakers` maps the roles of all speakers except the main speaker to patterns. A request belongs
     to the speaker of the first pattern that it matches. A request that matches no pattern belongs
-    to the main speaker, but is refused if its URL names a speaker (the PART in `HttpCall`).
+    to the main speaker, but is refused if its URL contains a PART (see `HttpCall`).
 
     If an error ends the episode, the future `broken` raises this error. `limit` is the last limit
     that refused a request or ended a reply. `last` is the last reply with its speaker. `bytes` is

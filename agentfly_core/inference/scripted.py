@@ -20,7 +20,7 @@ from agentfly_core.system.formats.text import fault, first_stop
 from agentfly_core.system.service import ServiceLost
 
 ScriptedPolicy = Callable[[Conversation], Awaitable[str | Message]]
-"""An async function that replies to a Conversation with text, or a message with tool calls."""
+"""An async function that returns the reply to a Conversation: the exact text, or a Message."""
 
 
 class Scripted(SamplerSession):

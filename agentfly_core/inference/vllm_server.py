@@ -13,7 +13,9 @@ from agentfly_core.system import hardware
 from agentfly_core.system.service import Service, new_address, supervised
 
 KIND, SERVED = "vllm", "policy"
-"""The name of the service, and the name under which the server offers its base model."""
+"""The name of the service, and the name of the model with which the server starts. Requests use
+this name of the model unless an adapter is loaded.
+"""
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 SHARED_OUT = 64 * 2**20

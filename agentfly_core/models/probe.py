@@ -66,8 +66,10 @@ def of_model(model: PreTrainedModel, tokens: Sequence[int]) -> list[float]:
 
 
 def write(folder: Path, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-    """Write tokens and their log-probabilities to probe.json in the folder of a policy:
-    `{"tokens": [64 ids], "logprobs": [63 floats]}`.
+    """Write a probe to the file probe.json in the folder of a policy: `{"tokens": [64 ids],
+    "logprobs": [63 floats]}`.
+
+    The log-probabilities belong to all tokens except the first.
     """
     (folder / "probe.json").write_text(
         json.dumps({"tokens": list(tokens), "logprobs": list(logprobs)})

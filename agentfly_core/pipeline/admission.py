@@ -53,8 +53,8 @@ of each reply.
 """
 PROBLEM = Problem("admission", "")
 DATE = "2026-01-31"
-"""The date that is passed to chat templates while a model is checked. Experiments pass the setting
-`template.date` instead.
+"""The date for chat templates that need a date, while a model is checked. Experiments use the
+setting `template.date` instead.
 """
 NOISE = 0.05
 """Standard deviation of the noise that `_changed` adds to the weights of a model, as a multiple of

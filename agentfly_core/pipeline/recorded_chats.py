@@ -48,7 +48,7 @@ WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
 
 
 class OtherTokens(Exception):
-    """The recorded prompt ids, or the decoded reply, differ from the chat in the template."""
+    """The recorded ids of a prompt, or the text of recorded reply ids, do not fit the template."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,9 @@ class ChatPlayer:
 
     @cached_property
     def _rules(self) -> EpisodeRules:
-        """The experiment's settings for episodes, without limits on turns and tokens."""
+        """The experiment's settings for episodes, without stop strings and without limits on turns,
+        replies and contexts.
+        """
         return replace(
             self.spec,
             stop=(),

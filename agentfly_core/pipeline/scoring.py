@@ -126,10 +126,11 @@ def shard_scores(rewards: Iterable[Reward], scores: ScoreEpisodes, rollout: Path
     """Score one batch (a shard) of a step's episodes, while other batches may still be played.
 
     The folder `rollout` contains the batch. `scores` is the function `Experiment.scores`. Some
-    episodes can be scored only together with the other batches. These episodes are missing in the
-    result, and `score_episodes` scores them later:
+    episodes may need the other batches for their score. These episodes are missing in the result,
+    and `score_episodes` scores them later:
 
-    - Episodes that the rewards fail to score without the other batches
+    - Episodes without a valid score. For example, `Score.by_speaker` may contain a speaker that
+      occurs only in another batch.
     - All episodes, if a reward compares the episodes of a problem. These episodes may be in several
       batches.
     """

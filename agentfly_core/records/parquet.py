@@ -78,8 +78,8 @@ SCORED = pa.schema(
     metadata={NUMBER: b"1"},
 )
 PROBLEM_1 = pa.schema(_texts("id", "prompt", "facts", "task"), metadata={NUMBER: b"1"})
-"""Schema of datasets without chats (fields `messages` and `tools`). The newer schema PROBLEM would
-change the digests of these datasets.
+"""Schema of datasets in which no problem has `messages` or `tools`. It is still written, because
+the newer schema PROBLEM would change the digests of these datasets.
 """
 PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
 _SPAN_FIELDS = tuple(name for name, _ in _SPAN)

@@ -154,8 +154,8 @@ def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) 
 def any_spread(episodes: Iterable[Earned]) -> bool:
     """Whether at least one speaker has different rewards in different episodes of a problem.
 
-    If no speaker (agent) has different rewards, all advantages are 0, and the policy learns nothing
-    from the problem.
+    If the rewards of each speaker are equal in all episodes, all advantages are 0, and the policy
+    learns nothing from the problem.
     """
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:

@@ -88,7 +88,7 @@ class Sampled:
     `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. If the agent
     requests entropies, `entropies` has the entropy of each token's distribution in nats (with vLLM,
     an estimate). `trained` is False for tokens that the policy did not choose, such as a forced end
-    of reasoning. Raises ValueError if `logprobs` or `entropies` have another length than `tokens`.
+    of reasoning. Raises ValueError if the three lengths differ, but `entropies` may be empty.
     """
 
     tokens: tuple[int, ...]
@@ -145,7 +145,7 @@ class Turn:
     - `state`: the results of `Environment.state_key` before the reply, joined by spaces
     - `reward`: the sum of the rewards of the tools that the reply called, or None
     - `pictures`: SHA-256 digests of the pictures that the model read
-    - `continues`: if this turn starts a new context, the index of the turn before it in the chat
+    - `continues`: the index of the conversation's previous turn, if this turn starts a new context
     """
 
     read: tuple[Message | Observation, ...]
@@ -210,8 +210,8 @@ def tag(problem: Problem, fact: str, setting: str) -> str:
 class Ending(StrEnum):
     """Why an episode ended.
 
-    With AGENT_ERROR, the agent raised an error after its first reply. The episode is scored. With
-    FAILED, a service failed, or the agent failed before its first reply. The episode is unscored.
+    With AGENT_ERROR, the agent failed after its first reply. The episode is scored. With FAILED, a
+    service failed, or the agent failed before its first reply. The episode is unscored.
     """
 
     TERMINAL = "terminal"
@@ -228,7 +228,7 @@ class Score:
     """A reward's value: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
 
     `by_speaker` has separate values for speakers: `Score(1.0, by_speaker={"planner": 0.5,
-    "worker/1": 0.0, "worker/2": 1.0})`. Advantages then compare worker/2 with worker/2 in the
+    "worker/1": 0.0, "worker/2": 1.0})`. Advantages then compare worker/2 only with worker/2 in the
     problem's other episodes. Workers that are missing in `by_speaker` are compared with each other.
     """
 
@@ -286,7 +286,7 @@ class Trajectory:
     - `observed`: the value of each reward that reads an environment, by the reward's name
     - `error`: the error message, if the ending is FAILED or AGENT_ERROR
     - `answered`: the answer that the agent set
-    - `policy`: empty for a trained role, else the role's policy, such as `run:demo@7`
+    - `policy`: empty for a trained role, else for example `run:demo@7`, `endpoint:gpt` or `self`
     """
 
     id: str

@@ -54,7 +54,8 @@ def math(trajectory: Trajectory) -> float:
     - A number with a base, such as 1010_2, must have the expected base.
     - For words, case does not matter. All other answers are compared by their mathematical value.
     - Units are ignored.
-    - An answer copied from the prompt is wrong, unless it is a number or the exact right answer.
+    - An answer copied from the prompt is wrong, unless it is a number, or has exactly the text of a
+      right answer. For words, case does not matter here either.
     - An answer is wrong if the comparison with the right answer takes more than 5 s.
     """
     return _judged(trajectory)

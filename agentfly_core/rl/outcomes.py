@@ -43,8 +43,8 @@ class Outcomes:
                       without a state key, the entry is the text of the messages since the
                       previous turn.
         leaves        ((0, 0), (1,))                 for each turn, the index of the trajectory that
-                      sampled the turn. The first turns of a fork (a trajectory that
-                      branched off from another one) were sampled by the other one.
+                      sampled the turn. A fork is a trajectory that branched off from its
+                      parent. Its first turns were sampled by the parent or the parent's ancestors.
         baselines     tensor([0.0, 0.0])             float64 [n], the reward of the greedy episode
                                                      of the group, nan without a greedy episode
         tasks         {"single": (0, 1)}             the trajectories of each task
@@ -179,8 +179,9 @@ def _leaves(
     """Return, for each turn of each trajectory, the number of the trajectory that sampled the turn.
 
     A fork is a trajectory that branched off from its parent. Turns before that point were sampled
-    by the parent, and both trajectories contain them. The number of a trajectory is its index in
-    [*trajectories, *left_out]. A parent that is not in this list gets the next unused number.
+    by the parent or the parent's ancestors, and the fork contains them, too. The number of a
+    trajectory is its index in [*trajectories, *left_out]. A parent that is not in this list gets
+    the next unused number.
     """
     everything = [*trajectories, *left_out]
     numbers = {one.id: number for number, one in enumerate(everything)}

@@ -258,12 +258,12 @@ class Episode(Speaker):
             number = await episode.fork(2)  # three episodes continue from here
             await episode.reply(Message("user", f"Try approach {number}."))
 
-        In each fork, the agent's code runs from its beginning. Until the code calls `fork`, it gets
-        the recorded replies and tool results, and nothing is sampled. Then the environments are
-        restored from snapshots. If an environment lacks `snapshot`, the tools are executed again
-        instead. If the agent's requests or the tool results differ from the recorded requests or
-        results, the fork ends with Ending.FAILED. Recorded replies count towards limits such as
-        `max_turns`.
+        In each fork, the agent's code runs from its beginning. Until the code reaches this call, it
+        gets the recorded replies and tool results, and nothing is sampled. Then the environments
+        are restored from snapshots. If an environment lacks `snapshot`, the tools are executed
+        again instead. If the agent's requests or the tool results before this call differ from the
+        recorded ones, the fork ends with Ending.FAILED. Recorded replies count towards limits such
+        as `max_turns`.
 
         Raises ValueError inside `gather` or `branch`, or if `rollout.branching` is set. Raises
         ServiceFailure if a snapshot fails.
@@ -304,10 +304,10 @@ class Episode(Speaker):
                 await self.state.do(self._close(trunk))
 
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
-        """Report `count` concurrent branches to the sampler, each with the history of `trunk`.
+        """Count `count` more open branches of `trunk`, and report them to the sampler.
 
-        The sampler counts running coroutines. The first branch is not reported, because `trunk` is
-        already counted, and requests no replies while the branches run.
+        The sampler counts running coroutines. If no other branch is open, the first branch is not
+        reported. It replaces `trunk`, which requests no replies while branches are open.
         """
         for _ in range(count):
             if trunk.parts:

@@ -1,4 +1,4 @@
-"""Untrained speakers (agents of an episode), played by earlier policies or chat services."""
+"""Untrained speakers (participants of an episode), played by fixed policies or chat services."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def cast(
 
 
 class EndpointSpeaker(Speaker):
-    """A speaker (agent of an episode) for which a chat service replies with text, without tokens.
+    """A speaker (participant of an episode) whose replies come from a chat service, without tokens.
 
     Replies are limited only by `max_turns` and `max_tokens`. The service counts `max_tokens` with
     its own tokenizer.

@@ -153,7 +153,7 @@ class ForkedSpec(EpisodeSpec):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPolicy:
-    """A fixed policy that replies for an untrained role (speaker) of the agent.
+    """A fixed policy that replies for an untrained role (kind of speaker) of the agent.
 
     Example: `FrozenPolicy("run:demo@7", sampler)`. `sampler` generates the replies of this policy.
     """
@@ -164,7 +164,7 @@ class FrozenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FrozenEndpoint:
-    """A chat service that replies for an untrained role (speaker) of the agent.
+    """A chat service that replies for an untrained role (kind of speaker) of the agent.
 
     Example: `FrozenEndpoint("endpoint:gpt", ChatService(...))`.
     """
@@ -242,7 +242,7 @@ class EpisodeRules:
     - `end_tokens`: the tokens of the model that end a reply, in addition to the template's stop
       tokens
     - `memory`: the folder that `Episode.memory` returns; None means an empty folder
-    - `frozen`: the policy or chat service that replies for each untrained role (speaker), by role
+    - `frozen`: maps each role that is not trained to the policy or chat service that replies for it
     - `branching`: the settings of `rollout.branching`, or None if episodes do not branch
     """
 
@@ -362,8 +362,8 @@ class EpisodeRules:
         """Return the error for a prompt of `tokens` tokens, which leaves no room for a reply.
 
         The error is PromptTooLong if the problem itself is too long: the prompt has only the system
-        message and the messages of the problem, and belongs to the main speaker (`is_main`), which
-        answers the problem. For any other prompt, the error is EpisodeOver.
+        message and the messages of the problem, and belongs to the main speaker (`is_main`). For
+        any other prompt, the error is EpisodeOver.
         """
         if is_main and prompt.messages == self.opening(prompt.problem):
             return PromptTooLong({prompt.problem.id: tokens}, self.max_model_len)

@@ -120,11 +120,11 @@ async def collect(
     """Play a shard (a batch) of episodes concurrently.
 
     After each episode, `watch` is called with the trajectory of the speaker that gave the final
-    answer, or of the main speaker if no speaker gave an answer. Forks (branches of
-    an episode), and spare episodes that no fork replaces (see `EpisodeSpec.spares`), are played
-    after all other episodes have ended. Forks of these forks are played in a further round, and so
-    on. The composition of sampler batches is therefore independent of the speed at which single
-    episodes end.
+    answer, or of the main speaker if no speaker gave an answer. Forks (copies of an episode that
+    continue on their own), and spare episodes that no fork replaces (see `EpisodeSpec.spares`), are
+    played after all other episodes have ended. Forks of these forks are played in a further round,
+    and so on. The composition of sampler batches is therefore independent of the speed at which
+    single episodes end.
 
     At most `spec.at_once` episodes that need environments run at once. If one of the environment
     classes has a lower limit, this lower limit applies. So a running episode never waits for an

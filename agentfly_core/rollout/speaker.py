@@ -253,7 +253,7 @@ class Speaker:
         prompt: str,
         sample: Callable[[int], Awaitable[SampledReply]],
     ) -> Reply:
-        """Sample a reply, or repeat the original's reply in a forked (copied) episode."""
+        """Sample a reply. A forked (copied) episode repeats recorded replies up to the fork."""
         form = settings.form
         place = self._place(branch, before, read, form, prompt)
         if branch is self.state.trunk and (origin := self.state.repetition.begins_at()):
@@ -318,7 +318,7 @@ class Speaker:
         prompt: str,
         form: Form,
     ) -> Reply | None:
-        """Return the reply at `place` in the original of a forked (copied) episode, or None."""
+        """Repeat the recorded reply at `place`, or return None if the reply must be sampled."""
         stored = self.state.repetition.reply(place, prompt, form.key)
         if stored is None:
             return None

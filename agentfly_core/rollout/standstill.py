@@ -149,7 +149,7 @@ class Parts:
         )
 
     def _chains(self) -> dict[EpisodeBranch, Chain]:
-        """Return each task's chain of awaiting coroutines, from the outermost to the innermost.
+        """Return each task's chain of awaiting coroutines, by branch. The outermost comes first.
 
         A task is left out while the task runs a nested `gather` call, because the tasks of the
         nested call are included.

@@ -1,4 +1,4 @@
-"""Execute the tool calls of a speaker (an agent of an episode)."""
+"""Execute the tool calls of a speaker (a participant of an episode)."""
 
 import asyncio
 from dataclasses import dataclass, replace

@@ -64,7 +64,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """The stored episodes of a step or an evaluation.
+    """The stored episodes of a step, an evaluation or a play (`agentfly play`).
 
     `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces)`
 
@@ -233,8 +233,8 @@ def marked(pieces: Iterable[Piece], width: int) -> list[str]:
 def lines(piece: Piece, width: int) -> list[str]:
     """Split the text of a piece into lines for a display with `width` columns.
 
-    A line has at most `width` - 12 columns (but never fewer than 20), so that a label fits before
-    the line. Control characters are escaped.
+    A line has at most max(20, `width` - 12) columns, so that a label fits before the line. Control
+    characters are escaped.
     """
     room = max(20, width - 12)
     wrapped = (

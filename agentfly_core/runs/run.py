@@ -45,7 +45,7 @@ from agentfly_core.system.formats.text import did_you_mean
 from agentfly_core.system.revision import revision
 
 BESIDE = ("run.json", "links.json", "tags.json")
-"""The files of a run, besides the lock, that exist before the first artifact is published."""
+"""The files of a run, besides the lock, that may exist before the first artifact is published."""
 StagesBefore = Mapping[str, Sequence[Pointer]]
 """The outputs of each stage before the first training step.
 
@@ -281,8 +281,8 @@ def experiment_of_run(record: RunRecord, store: Store) -> Experiment:
 def problems_played(store: Store, name: str) -> Counter[str]:
     """Return each task's number of played and scored problems in a run: `{"single": 960}`.
 
-    If a time limit ended the run early, the run's last step may be unfinished. The problems of an
-    unfinished step are not counted.
+    If a time limit ended the run early, the store may also contain a step after the run's last
+    step. The problems of this step are not counted.
     """
     layout, record = RunLayout(name), record_of(store, name)
     settings: Mapping[str, Any] = record["settings"] if record else {}

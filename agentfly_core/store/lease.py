@@ -111,7 +111,10 @@ def only_writer(store: Store, uri: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The two functions that measure time and sleep, both in seconds. Tests replace them."""
+    """A function that returns a monotonic time in seconds, and a function that sleeps for seconds.
+
+    Tests replace both functions.
+    """
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

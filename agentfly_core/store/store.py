@@ -354,7 +354,7 @@ def _move(folder: Path, path: Path, same: Callable[[Manifest], bool]) -> None:
 
     If `path` already contains an artifact, `same` is called with the manifest of this artifact. If
     `same` returns True, the artifact is kept, and `folder` keeps its name. Otherwise the artifact
-    is replaced. A damaged artifact at `path` is first renamed.
+    is replaced. A damaged artifact at `path` is kept under a new name.
     """
     if os.path.lexists(path):
         try:

@@ -113,8 +113,9 @@ class Service:
     def lost(self, what: str) -> ServiceLost:
         """Return a ServiceLost error for this service.
 
-        The message contains the problem `what`, such as "died". If the service has a log, the
-        message also has the lines that name the cause of the error, and the last lines.
+        The message contains the problem `what`, such as "died". It also contains the log lines that
+        name the cause of the error, and the last lines of the log. For a service that was ended or
+        never started, the message contains no log lines.
         """
         state = ChildState.read(self.address)
         if state is None:

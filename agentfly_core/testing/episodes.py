@@ -125,7 +125,8 @@ async def play_all(
     """Play episodes in new environments. Return trajectories, timings and metrics.
 
     An episode has a trajectory for each speaker (participant with its own conversation). After
-    each episode, `watch` is called with the trajectory of the speaker that gave the answer.
+    each episode, `watch` is called with the trajectory of the speaker that gave the answer, or of
+    the main speaker if no speaker gave an answer.
     """
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)
@@ -145,9 +146,9 @@ async def play(
     calls. A policy is an `async def` that gets a `Conversation` and returns a reply.
 
     By default, `max_turns` is the length of the list, or 100 for a policy. To set limits, rewards
-    or an agent, pass `spec=rollout_spec(...)`. Returns the trajectory of
-    the speaker that gave the answer; `play_all` returns those of all speakers. Errors of the agent
-    are raised.
+    or an agent, pass `spec=rollout_spec(...)`. Returns the trajectory of the speaker that gave the
+    answer, or of the main speaker if no speaker gave an answer; `play_all` returns the trajectories
+    of all speakers. Errors of the agent are raised.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)

@@ -51,7 +51,7 @@ class AsyncCheckpointer:
             self.learner.save_state(folder)()
 
     def busy(self) -> bool:
-        """Whether a save is running. Raises the error of the last save if that save failed."""
+        """Whether a save is running. If the last save failed, its error is handled as in `wait`."""
         if self._begun and self._begun.done():
             self.wait()
         return self._begun is not None

@@ -27,7 +27,7 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 29500,
 }
-"""Environment variables for a learner with a single rank. No process uses the port MASTER_PORT."""
+"""Environment variables for a learner with a single rank, which does not use MASTER_PORT."""
 REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 

@@ -88,8 +88,8 @@ def _with_spread(
 ) -> list[Trajectory]:
     """Leave out the trajectories of a problem if all its episodes have the same reward.
 
-    If episodes have several speakers, each speaker is compared with itself in the other episodes.
-    A problem is left out only if no speaker's reward differs between episodes.
+    If episodes have several speakers, the function `earned_by_speaker` returns a reward for each
+    speaker or role. A problem is left out only if none of these rewards differs between episodes.
     """
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):

@@ -31,8 +31,9 @@ class UpdateJob:
     - `batch`: the number of trajectories in a mini-batch. If it is None, each epoch has
       `update.mini_batches` mini-batches.
     - `reference`: the folder of the reference policy of the KL penalty
-    - `before`: the metrics of the last update, which an adaptive KL penalty needs. One metric is
-      the number of consecutive skipped optimizer steps.
+    - `before`: the metrics of the last update. Algorithms with adaptive settings, such as an
+      adaptive KL penalty, need these metrics. One metric is the number of consecutive skipped
+      optimizer steps.
     - `held_out`: a file with demonstrations. Their loss is measured after the update.
     - `adapter`: the rank, alpha and layers of the adapter, or None to train all weights. If
       `policy` is an adapter, its training continues. Otherwise `seed` initialises a new adapter.
@@ -88,8 +89,8 @@ class RunUpdate(WorkerMessage):
 class SavePolicy(WorkerMessage):
     """A request to write the policy to a folder.
 
-    `label` is the label of the learner state to write, such as "step/6". The request fails if the
-    learner's memory does not contain this state.
+    `label` is the label of the learner state with this policy, such as "step/6". The request fails
+    if the learner's memory does not contain this state.
     """
 
     op: Literal["save_policy"] = "save_policy"
@@ -119,8 +120,8 @@ class Result(WorkerMessage):
 
 
 class Failure(WorkerMessage):
-    """The reply to a failed request. If `lost` is true, the request failed because the workers no
-    longer have the learner state in memory.
+    """The reply to a failed request. If `lost` is true, the learner state that the request needs is
+    not in memory.
     """
 
     error: str

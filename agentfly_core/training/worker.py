@@ -62,7 +62,7 @@ class Worker:
 
         If the result is a function, the first rank calls it in the background, while the next
         request is handled. A request to save the policy or the learner state contains the label of
-        the expected state, such as "step/6". Raises ServiceLost if memory contains another state.
+        the expected state, such as "step/6". Raises ServiceLost if this state is not in memory.
         """
         if isinstance(request, jobs.AskLabel):
             return self.label

@@ -195,8 +195,9 @@ def rates_table(evaluation: Mapping[str, Any]) -> str:
 
     `evaluation` is a result of `Evaluation.to_json`. In the first table, the rows are the success
     rate, pass@k, and the success rate for each value of a fact (an entry of `Problem.facts`). The
-    table has the same rows for each dataset of the setting evaluate.datasets. The second table is
-    left out if `evaluation` has no key `rewards`, as in evaluations of older versions.
+    table has the same rows for each dataset of the setting evaluate.datasets. The second table has
+    the mean rewards. It is left out if neither `evaluation` nor its datasets have rewards, as in
+    evaluations of older versions.
     """
     titles = ("held-out problems", "solved", "95 % interval", "problems")
     tables, parts = [table(titles, [*_rates(evaluation, "test")])], {"test": evaluation}

@@ -80,7 +80,10 @@ def own_api(state: Path) -> dict[str, str]:
 
 
 def free_port(preferred: int = 0) -> int:
-    """Return the port `preferred`, or any free port if another program uses `preferred`."""
+    """Return the port `preferred`, or any free port if another program uses `preferred`.
+
+    If `preferred` is 0, any free port is returned.
+    """
     with socket.socket() as probe:
         # with this option, a port counts as free while its last connections are closing
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -77,9 +77,9 @@ def only_one(state: Path) -> Iterator[None]:
 def keeper(state: Path) -> int:
     """Return the id of the process that holds the project's lock, or 0 if the lock is free.
 
-    Raises ValueError if the lock file names a process that does not hold the lock.
-    In this case the holder may be a program other than `agentfly up`, or a process on another
-    machine that shares the folder.
+    Raises ValueError if the lock file does not name the process that holds the lock. In this case
+    the holder may be a program other than `agentfly up`, or a process on another machine that
+    shares the folder.
     """
     path = state / LOCK
     with path.open("a") as lock:
@@ -253,8 +253,8 @@ def end_flow_runs(service: Service) -> None:
 def require_startable(places: Places, ports: tuple[int, ...]) -> None:
     """Check that `agentfly up` can start.
 
-    Raises ValueError if `agentfly up` already runs for this project, if another Prefect server is
-    configured (PREFECT_API_URL), or if another program uses one of the ports.
+    Raises ValueError if `agentfly up` already runs for this project, if PREFECT_API_URL is
+    set (in the environment or in Prefect's profile), or if another program uses one of the ports.
     """
     with only_one(places.state):  # this raises an error if `agentfly up` already runs
         if places.api:

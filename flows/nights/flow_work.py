@@ -135,7 +135,7 @@ class Match:
         )
 
     def on_fresh_problems(self, earlier: int) -> BothHeldOut:
-        """Return the outcomes of champion (current policy) and challenger on new problems.
+        """Return the outcomes of both policies, champion and challenger, on new problems.
 
         The seed of the problems depends on `earlier`, the number of confirmations (second
         comparisons) in earlier nights. Problems that the experiment has already used are left out.

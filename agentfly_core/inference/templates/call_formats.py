@@ -35,7 +35,7 @@ class CallFormat:
     - `sign`: a pattern. A template uses this format if the pattern occurs in a rendered call.
     - `begin`: a pattern for the text before a call. It may have the groups `name` and `id`, for the
       tool's name and the call's id.
-    - `end`: the text after a call. If this text is empty, the call ends with its JSON object.
+    - `end`: the text after a call. If this text is empty, the call ends with its JSON value.
     - `read`: a function that parses the text between `begin` and `end`
     """
 

@@ -16,7 +16,8 @@ PLANE = 0x10000
 """The number of code points in a Unicode plane.
 
 Placeholders of added tokens are private characters of Unicode's last plane. If the text of a
-message contains such a character, it is escaped: its code point is decreased by PLANE.
+message contains such a character, the character is escaped: it is replaced by ESCAPE and the
+character whose code point is smaller by PLANE.
 """
 _PRIVATE = re.compile("[\U00100000-\U0010ffff]")
 

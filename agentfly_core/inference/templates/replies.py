@@ -18,7 +18,7 @@ from agentfly_core.records.trajectory import BadCall, Message, ToolCall
 Call = ToolCall | BadCall
 QUESTION = Message("user", "?")
 OTHER = "\U0010fffe"
-"""A message content for tests: a character that no chat template writes by itself."""
+"""A text for test messages, to find it in the rendered chat. No template writes it by itself."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Replies:
 
     @cached_property
     def _header(self) -> str:
-        """The text of a prompt up to the header of the reply, such as `<|im_start|>assistant`."""
+        """The text of a test prompt. It ends with the reply's header: `<|im_start|>assistant`."""
         return self.renderer.contents.show(self.renderer.text([QUESTION], ()))
 
     @cached_property

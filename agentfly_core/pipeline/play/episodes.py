@@ -1,4 +1,4 @@
-"""Play and score episodes outside of training, in shards (batches of episodes)."""
+"""Play episodes outside of training, in shards (batches of episodes), and score the episodes."""
 
 import logging
 import time

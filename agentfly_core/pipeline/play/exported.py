@@ -25,9 +25,9 @@ def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> di
     Returns the number of rows in each file. The key "left out" contains the number of skipped rows.
     Rows with a NUL character are skipped. Chats with a tool call that could not be parsed are
     skipped, too. The key "without token ids" contains the number of trajectories in which at least
-    one reply lacks token ids, for example because a chat service (external model API) replies.
-    These trajectories have no trace. Raises ValueError if the folder exists, or if no episode has a
-    reply of the speaker.
+    one reply lacks token ids, for example because a chat service (external model API) replies for
+    an untrained role. These trajectories have no trace. Raises ValueError if the folder exists, or
+    if no episode has a reply of the speaker.
     """
     mine = [t for t in trajectories if t.turns]
     mine = [t for t in mine if (t.speaker == speaker if speaker else not t.policy)]

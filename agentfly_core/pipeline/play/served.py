@@ -34,7 +34,7 @@ Ready = Callable[[str, str], None]
 class PolicyToServe:
     """A policy to serve.
 
-    The template, the token limits and the agent's roles (speakers) come from `experiment`.
+    The template, the token limits and the agent's speakers come from `experiment`.
     """
 
     experiment: Experiment

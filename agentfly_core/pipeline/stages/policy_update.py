@@ -51,8 +51,9 @@ def update(
 
     `memory` is the new memory (a folder that agents read) from this step. Its digest is
     recorded in the new policy's inputs. The update needs the learner state (weights and optimizer
-    state) from before this step. If the learner has lost this state, the function reads the newest
-    stored state and repeats later updates. Every `update.learner_every` steps, and in the last
+    state) from before this step. If the learner's memory lacks this state, the learner reads the
+    newest stored state. Updates after that state are repeated first. Without a stored state, all
+    earlier updates of the run are repeated. Every `update.learner_every` steps, and in the last
     step, the new learner state is saved. The next step can begin meanwhile.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
@@ -202,8 +203,7 @@ def publish(
     """Update the policy `before`, and publish the new policy under the key `target`.
 
     `save` writes the new learner state (weights and optimizer state). If `save` is None, the state
-    is not saved.
-    If the policy diverges, nothing is published and GateClosed is raised.
+    is not saved. If the policy diverges, nothing is published and GateClosed is raised.
     """
     for left in (keys.learner(target), target):  # a state belongs to its policy
         store.remove(left.uri)

@@ -1,4 +1,7 @@
-"""Check that the prompts of a dataset fit a model's context, and that problems have their facts."""
+"""Check that a model and the prompts of a dataset fit the token limits of an experiment.
+
+Also check that the `facts` of problems have the keys that the experiment's settings name.
+"""
 
 from collections.abc import Sequence
 

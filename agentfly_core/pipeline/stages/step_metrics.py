@@ -18,7 +18,9 @@ NOTHING = (
     "`agentfly show %s@%s`; %s."
 )
 OF_RATE = ("kl", "reward_fall")
-"""Names of health signs (warnings about a metric) that may mean a too high learning rate."""
+"""Names of health signs (limits on metrics). If such a limit is violated, the learning rate may be
+too high.
+"""
 SPREAD = "easier or harder problems, a larger rollout.group_size, or a longer warm_start may help"
 
 

@@ -112,7 +112,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Reports the number of tokens that an answer of a chat service (an LLM API) used."""
+    """Reports the number of tokens that a request to a chat service (an LLM API) used."""
 
     service: str
     tokens: int

@@ -256,7 +256,7 @@ class _SessionBudget(Budget):
             raise BudgetSpent(refusal)
 
     def spend(self, tokens: int) -> None:
-        """Report the tokens that a request used to the main process, which counts them."""
+        """Send the number of tokens that a request used. The main process counts them."""
         self._session.send(Spent(self._service, tokens))
 
 

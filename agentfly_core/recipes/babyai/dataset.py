@@ -24,11 +24,11 @@ def babyai(
         Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
             {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
 
-    Missions of a split name only objects of this split, such as "green key" or "ball". The objects
-    of a split do not depend on the seed. A mission is skipped if the recipe's demonstration policy
-    tries the mission and fails; missions that this policy does not support are kept. Raises
-    ValueError if `levels` is empty or has an unknown level. Also raises ValueError if 1,000 random
-    seeds of a level give no suitable mission.
+    Missions of a split name only objects of this split, such as "green key" or "ball". Splits share
+    no object. The objects of a split do not depend on the seed. A mission is skipped if the
+    recipe's demonstration policy tries the mission and fails; missions that this policy does not
+    support are kept. Raises ValueError if `levels` is empty or has an unknown level. Also raises
+    ValueError if 1,000 random seeds of a level give no suitable mission.
     """
     if not levels:
         raise ValueError("levels: got none, expected names such as BabyAI-PickupDist-v0.")

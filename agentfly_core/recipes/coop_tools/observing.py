@@ -7,7 +7,8 @@ from agentfly_core.sandbox import Limits, run
 
 LONG = 6000
 """The default maximum length of a service's answer that is shown to a speaker unshortened, in
-characters (about 1,500 tokens). From longer answers, the agent "observer" extracts a value by code.
+characters (about 1,500 tokens). From longer answers, the speaker `observer` of the agent `CoopTeam`
+extracts a value by code.
 """
 LIMITS = Limits(wall=10.0, cpu=8, processes=8)
 _PROGRAM = """

@@ -59,11 +59,11 @@ class Evolve:
     first agent's code in the setting `code_files`.
 
     The model in the role `evolver` proposes agents, checks them and merges answers (see
-    `PromptOperators`). If `pool` (a list of skills) is set, new agents get random skills of the
-    list, and fixed rules check new agents. The role `evolver` then only merges answers (see
-    `SymbolicOperators`). `children`, `generations`, `proposals`, `quality_check` and `mutation` are
-    explained in `Evolution`. `budget` is the maximum number of replies in an episode. A generation
-    begins only if its replies cannot exceed this maximum.
+    `PromptOperators`). If `pool` (a list of skills) is set, a new agent gets the skills of a parent
+    and a random skill of the list, and fixed rules check the new agent. The role `evolver` then
+    only merges answers (see `SymbolicOperators`). `children`, `generations`, `proposals`,
+    `quality_check` and `mutation` are explained in `Evolution`. `budget` is the maximum number of
+    replies in an episode. A generation begins only if its replies cannot exceed this maximum.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A scripted policy that plays all agents. An agent answers only questions on its skills."""
+"""A scripted policy for all speakers of `Evolve`. Agents answer only questions on their skills."""
 
 import json
 import random
@@ -105,9 +105,10 @@ def simulated(texts: Sequence[str], draw: random.Random) -> str:
 
 
 def team(problems: Sequence[Problem], seed: int) -> Demonstrator:
-    """Return a scripted policy that plays all agents; see `simulated`.
+    """Return a scripted policy that replies for all speakers (all agents, and the role `evolver`).
 
-    The policy reads only prompts, and never the problems' right answers.
+    The policy reads only the texts of the conversation, and never the problems' right answers. The
+    function `simulated` makes the replies.
     """
 
     async def policy(conversation: Conversation) -> str:

@@ -39,10 +39,9 @@ class Evolution:
     ) -> tuple[Sequence[AgentSpec], Sequence[str], str]:
         """Make a generation. Return the children, their answers, and the new merged answer.
 
-        `results` has the answer of each parent. `result` is the answer into which the answers of
-        all earlier generations were merged. If all
-        agents proposed by mutation are rejected, both returned lists are empty and the merged
-        answer is unchanged.
+        `results` has the answer of each parent. `result` is the merged answer so far: the answer of
+        the first agent, merged with the answers of all earlier generations. If all agents proposed
+        by mutation are rejected, both returned lists are empty and the merged answer is unchanged.
         """
         pairs = zip(parents, results, strict=True)
         parents = [await self.operators.crossover(*pair) for pair in pairs]

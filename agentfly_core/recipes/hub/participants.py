@@ -87,7 +87,7 @@ class Participant:
 
     @property
     def audience(self) -> Sequence["Participant"]:
-        """The other members of the current group, which observe the next requested reply."""
+        """The other members of the current group. They observe a reply that is requested now."""
         return [one for group in self.joined[-1:] for one in group if one is not self]
 
     def __call__(self, message: Delivery | None = None) -> Placeholder[HubMessage]:

@@ -6,8 +6,8 @@ import re
 from agentfly_core import Problem, generated
 
 SUMMANDS, FACTORS = range(1, 10), (3, 7, 9)
-"""Numbers to add, and numbers to multiply by. These factors share no divisor with 10, so all last
-digits are equally likely after each step of a calculation.
+"""Numbers to add, and numbers to multiply by. These factors share no divisor above 1 with 10, so
+all last digits are equally likely after each step of a calculation.
 """
 STEP = re.compile(r"([+*])(\d)")
 

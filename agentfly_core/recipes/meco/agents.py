@@ -37,9 +37,9 @@ class Gate(ABC):
       ends the episode, and tool calls in this reply are not executed. If the decision is to call a
       tool, a first reply without a tool call gets the message CALL a second time.
 
-    `agent` is the import path of an agent that holds a single conversation.
-    With an empty setting `answer`, the decision to answer appends no message. Three metrics count
-    the decisions: `gate/answer`, `gate/call` and `gate/own` (the model decides).
+    `agent` is the import path of an agent whose only conversation is the episode's main
+    conversation. With an empty setting `answer`, the decision to answer appends no message. Three
+    metrics count the decisions: `gate/answer`, `gate/call` and `gate/own` (the model decides).
     """
 
     def __init__(self, mode: GateMode, agent: str, answer: str) -> None:
@@ -73,7 +73,7 @@ class Gate(ABC):
 
 
 class Gated(Gate):
-    """Decides whether to call a tool by a probe, i.e. a classifier of the policy's hidden states.
+    """Decides with a probe (classifier of the policy's hidden states) whether a tool is called.
 
     `probe` is the file that the flow `fit_gate` wrote. The hidden states are those at the last
     token of a prompt. The prompt is the problem, then the setting `answer` as a user message.

@@ -99,8 +99,8 @@ def readings(
     """Run two agents on all problems of a split, and return the hidden states and replies.
 
     The agent `Reading` reads the hidden states. The agent `AtRandom` then makes the model answer
-    without tools. Both append the message `answer` to the prompt. Problems with a failed episode
-    are skipped. Raises ValueError if no problem is left.
+    without tools. Both append the message `answer` to the problem's prompt. Problems with a failed
+    episode are skipped. Raises ValueError if no problem is left.
     """
     count = getattr(experiment.settings.data, split)
     reader = experiment.with_agent(use=f"{AGENTS}:Reading", answer=answer)

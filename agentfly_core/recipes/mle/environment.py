@@ -16,7 +16,10 @@ MODULES = (
     *("sklearn.linear_model", "sklearn.model_selection", "sklearn.naive_bayes", "sklearn.svm"),
     *("sklearn.neighbors", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.tree"),
 )
-"""The modules that each sandbox process imports before the model's code runs, to save time."""
+"""The modules that the sandbox's fork server (the process that starts all programs) imports once.
+
+Each program with the model's code can then import these modules without delay.
+"""
 LIMITS = Limits(wall=60.0, cpu=30, memory=1024 * 2**20, captured=64 * 1024)
 """The limits of one execution of code in the sandbox."""
 MOST_CACHED = 64 * 2**20

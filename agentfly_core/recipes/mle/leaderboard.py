@@ -54,7 +54,10 @@ target is a class, and the regressor if the target is a number.
 
 
 def leaderboard(task: Competition) -> dict[str, float]:
-    """Fit all models in BASELINES. Return each model's score on the private test rows, by name."""
+    """Fit all baselines. Return the score of each baseline on the private test rows, by name.
+
+    Of each baseline in BASELINES, only the classifier or only the regressor is fitted.
+    """
     train, test = (pd.read_csv(io.BytesIO(task.files[f"{n}.csv"])) for n in ("train", "test"))
     scores = {}
     for name, (classifier, regressor) in BASELINES.items():

@@ -21,9 +21,9 @@ class Lookup:
     """A planned call of a tool: `Lookup("find", "orders", "number", takes="person")`.
 
     In this example, the policy calls the tool `find` for the rows of the table `orders` in which
-    the column `number` has a value. The value comes from the question or from the previous lookup.
-    The policy then reads `person` in the first row. If `takes` is empty, the policy reads the whole
-    result.
+    the column `number` equals a given value. This value comes from the question or from the
+    previous lookup. The policy then reads `person` in the first row. If `takes` is empty, the
+    policy reads the whole result.
     """
 
     tool: str

@@ -34,9 +34,9 @@ def encyclopaedia(
             {"answer": "Peru", "kind": "country", "pages": ["0417", "0082"]})
 
     The file data/raw/encyclopaedia.jsonl is such a corpus. `pages` in the facts has the ids of the
-    two pages that contain the answer. Each person, company or book belongs to one split, whatever
-    the seed is. Raises ValueError if more problems are requested than exist, and for an unreadable
-    corpus.
+    two pages that are needed to find the answer. Each person, company or book belongs to one split,
+    whatever the seed is. Raises ValueError if more problems are requested than exist, and for an
+    unreadable corpus.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     draw, by_split = random.Random(seed), people()

@@ -12,7 +12,7 @@ from agentfly_core.recipes.search.dataset import COUNTRIES, PROFESSIONS, QUESTIO
 
 MISTAKES = ("guess", "stop early", "misread")
 WORDS = {"country": COUNTRIES, "profession": PROFESSIONS}
-"""For each kind of question, the words from which wrong guesses are drawn."""
+"""The words from which wrong guesses are drawn, by kind of question. Guessed years are random."""
 STATED: Mapping[str, str] = {
     "founder": r"founded by (\w+ \w+)",
     "author": r"written by (\w+ \w+)",

@@ -204,7 +204,7 @@ def terminal(
 
 
 def _problem(family: str, words: Words) -> Problem:
-    """Make a problem of a family (kind of task). The id has a digest of its contents."""
+    """Make a problem of a family (kind of task). The id has a digest of the prompt and facts."""
     files, fields, changes = FAMILIES[family](words)
     prompt = PROMPTS[family].format(**fields)
     expected = {name: text for name, text in {**files, **changes}.items() if text is not None}

@@ -45,8 +45,9 @@ class CatalogueProduct:
                          {"colour": ["red", "grey"], "size": ["tiny", "small"]})
 
     The fields are the id, the category, the attributes, the price, and the options. The category
-    and the attributes come from the lists of words of one department in DEPARTMENTS. A buyer can
-    choose one value of each option, such as "red".
+    and the attributes come from the lists of words of one department in DEPARTMENTS: the category
+    from the first list, and one attribute from each further list. A buyer can choose one value of
+    each option, such as "red".
     """
 
     id: str

@@ -25,7 +25,7 @@ _OBJECTIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """A treasure hunt: the player must find the object `thing`, which is in the room `room`.
+    """A treasure hunt: the player must take the object `thing`, which is in the room `room`.
 
     `way` is the moves from the first room of the world to the room in which the hunt starts. An
     example is `Hunt(World(4711, rooms=8, things=8), ("north",), "old key", "dim sauna")`.

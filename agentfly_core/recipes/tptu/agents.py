@@ -115,7 +115,8 @@ async def carried_out(worker: Speaker, step: SubTask, results: Sequence[str]) ->
 async def finished(planner: Episode, result: str) -> Ending:
     """Prompt the planner with the text `result`, and set the planner's reply as the answer.
 
-    Always returns NO_TOOL_CALLS as the episode's ending.
+    If a token limit ended the reply, no answer is set. Always returns NO_TOOL_CALLS as the
+    episode's ending.
     """
     reply = await planner.reply(Message("user", f"{result}\n{FINISH}"))
     if not reply.cut:

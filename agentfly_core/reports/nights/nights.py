@@ -106,10 +106,10 @@ class Nights:
     def finish(self, night: str) -> None:
         """Train and judge the policy of an earlier night.
 
-        The night is given up after as many failed attempts to train as the field `attempts`
-        allows. If the policy is trained but cannot be judged now, the next night tries to judge it.
-        Raises Locked while another process holds the lock of the night's run. Raises NoSpace if the
-        disk is full.
+        The night is given up after `attempts` failed attempts to train, including the attempts
+        before this call. If the policy is trained but cannot be judged now, the next night tries to
+        judge it. Raises Locked while another process holds the lock of the night's run. Raises
+        NoSpace if the disk is full. After these two errors, no further attempt is made now.
         """
         begun = self.ledger.read().attempts(night)
         why = f"The night was started {begun} times, but never finished."
@@ -132,7 +132,7 @@ class Nights:
     def play(self, night: str) -> Summary:
         """Train a night's run to its end, and compare its last policy with the champion.
 
-        Training is skipped if it is already finished, and so is the comparison.
+        Finished training is not repeated. A finished comparison is not repeated either.
         """
         store = self.experiment.store
         summary = finished(store, night)
@@ -234,8 +234,8 @@ def beginning(
 
     The night starts from the champion (the policy that a new policy has to beat). If `start` (the
     setting promotion.start) is "last", the night starts from the policy of the last finished night
-    instead. If this policy does not exist yet, the night starts from the experiment's own model and
-    warm start, with a new optimizer state.
+    instead. If the policy that `start` selects does not exist yet, the night starts from the
+    experiment's own model and warm start, with a new optimizer state.
     """
     sizes = sizes_by_task(store.open(data))
     night = _position(history, data, seed, sizes)

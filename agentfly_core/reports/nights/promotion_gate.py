@@ -64,10 +64,11 @@ class Comparison:
             level=0.05, problems=998,
         )
 
-    `name` is the compared outcome. `difference` is positive if the challenger is better. If `name`
-    is "tokens", `difference` is the number of saved tokens as a share of the champion's number of
-    tokens. The true difference is below `bound` with a probability of at most `level`. The
-    comparison passes if `bound` is above -`margin`.
+    `name` is the compared outcome. A comparison of the success in the confirmation has the name
+    "confirmation", and on a further dataset "dataset/NAME". `difference` is positive if the
+    challenger is better. If `name` is "tokens", `difference` is the number of saved tokens as a
+    share of the champion's number of tokens. The true difference is below `bound` with a
+    probability of at most `level`. The comparison passes if `bound` is above -`margin`.
     """
 
     name: str

@@ -32,7 +32,7 @@ class StoredEpisode:
 
     @property
     def reward(self) -> float | None:
-        """The mean reward over the conversations of the episode, or None if a score is missing."""
+        """The mean reward of the speakers (see `episode_reward`), or None if a score is missing."""
         scores = {trajectory.id: scored for trajectory, scored in self.conversations if scored}
         if len(scores) < len(self.conversations):
             return None

@@ -127,7 +127,7 @@ class Twice:
 
     @property
     def conversations(self) -> list[tuple[Pair, Pair]]:
-        """For each speaker, its conversations in the first and in the second episode.
+        """For each speaker that is in both episodes, its conversations in `shown` and in `against`.
 
         A speaker is left out if both conversations are empty. If this applies to all speakers, all
         are returned.

@@ -36,8 +36,8 @@ def following(
     """Return the specs of the episodes to play after the episodes `played`.
 
     These are the forks of the episodes, and spare episodes. A spare episode is a further episode of
-    a problem, in `EpisodeSpec.spares`. Each fork replaces one spare. Without forks, all spares are
-    played.
+    a problem, in `EpisodeSpec.spares`. Each fork of an episode with spares replaces one spare. If
+    an episode did not fork, all its spares are played.
 
     `numbers` counts the forks that agents made with `Episode.fork`, and is updated. A key is the
     pair of a problem's id and the index of the episode that was forked first. Example: with 8

@@ -1,9 +1,9 @@
 """Send a run to MLflow.
 
-A sync reads the files of the run, and sends the metrics and tables that are missing in MLflow. A
-tag of the MLflow run has the number of the last step that was sent completely. Each metric is sent
-with the time at which its stage of the run (such as a step) ended. If a metric is sent twice,
-MLflow therefore stores it only once.
+A sync reads the files of the run, and sends the settings, tags, metrics and tables that are missing
+in MLflow. A tag of the MLflow run has the number of the last step that was sent completely. Each
+metric is sent with the time at which its stage of the run (such as a step) ended. If a metric is
+sent twice, MLflow therefore stores it only once.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,10 @@ def send_evaluation(evaluation: Evaluation, step: int, mlflow: MlflowRun) -> Non
 
 
 def sync(run: Run, mlflow: MlflowRun) -> None:
-    """Send the metrics and tables of a running or finished run that are missing in MLflow.
+    """Send the settings, tags, metrics and tables of a run that are missing in MLflow.
+
+    The run may be running or finished. A finished run is also ended in MLflow, and its last policy
+    is registered there.
 
     Raises Damaged if a step of a finished run lacks its metrics.json. Errors of MLflow's client are
     raised, too.

@@ -1,4 +1,4 @@
-"""Run a program in its own sandbox. Its only network connection is one port in the sandbox.
+"""Run a program in its own sandbox. Only one port in it is connected to the process outside.
 
 The arguments of this program are `LINK PATH... -- PROGRAM ARGUMENT...`. PROGRAM can read only these
 paths and system files. LINK is the file descriptor of a socket. The listening socket of the port is

@@ -128,8 +128,8 @@ class ExecRequest:
 
     `files` are written to the working directory. `collect` lists the names of files to return. If
     the backend is a fork server, `modules` are imported before the code starts. With `kept`, the
-    interpreter stays alive, and later requests can use its variables. These requests use only
-    `code` and `collect`, and ignore the other fields.
+    interpreter stays alive, and later requests of the same execution can use its variables. These
+    requests use only `code` and `collect`, and ignore the other fields.
     """
 
     code: bytes

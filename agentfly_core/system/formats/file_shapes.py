@@ -134,8 +134,8 @@ SHAPES: Mapping[str, TypeAdapter[Any]] = {
     "run.json": TypeAdapter(_Names),
     "start.json": TypeAdapter(StartRecord),
 }
-"""For each file name, the expected structure of the file. In a run.json, only names and references
-to artifacts are checked.
+"""For each file name, the expected structure of the file. In a run.json, only names, references
+to artifacts and the digests of code are checked.
 """
 
 
