@@ -23,7 +23,7 @@ OWN_FLOW = "flows.own_flows:own_flow"
 PAGE = 200
 """The largest number of deployments that Prefect returns for a request."""
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
-SCHEDULE = {"schedule", "active", "parameters", "slug"}
+SCHEDULE = {"schedule", "active", "max_scheduled_runs", "parameters", "slug"}
 """The fields of a Prefect schedule that are kept when its flow is deployed again."""
 
 

@@ -149,7 +149,7 @@ class Episode(Speaker):
         if lacking := [kind for kind in kinds_needed(tools) if kind not in self.lent]:
             raise ValueError(
                 f"A tool of the speaker {name!r} needs the environment {lacking[0].__name__}. "
-                "An episode gets the environments of the experiment's `tools`: add the tool there."
+                "Add this tool to the experiment's `tools`, so that episodes get the environment."
             )
         rules = replace(
             self.rules,

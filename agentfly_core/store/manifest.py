@@ -45,7 +45,7 @@ def verify(folder: Path) -> Manifest:
 
 
 def unstripped(manifest: Manifest) -> dict[str, FileEntry]:
-    """Return the manifest's entries of files that were not stripped (removed after publication)."""
+    """Return the manifest's entries of all files except those that were removed (stripped)."""
     stripped = manifest.get("stripped", [])
     return {name: entry for name, entry in manifest["files"].items() if name not in stripped}
 

@@ -120,7 +120,7 @@ class GuardedProcess:
         self._guardian.stdin.close()
 
     def cause(self) -> str:
-        """Wait until the process ends, and return the cause: "SIGSEGV" or "exit code 1"."""
+        """Wait until the process ends, and return the cause, such as "SIGSEGV" or "exit code 1"."""
         try:
             code = self._guardian.wait(END_SECONDS)
         except subprocess.TimeoutExpired:  # the process closed its socket but still runs

@@ -1,4 +1,4 @@
-"""Short conversations that test whether a chat template can extend earlier messages."""
+"""Short conversations that test whether a template keeps earlier tokens if messages are added."""
 
 from agentfly_core.inference.templates.dialect import SCHEMA
 from agentfly_core.inference.templates.model import MessageList, ModelTemplate, reply_tokens

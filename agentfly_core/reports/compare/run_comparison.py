@@ -38,8 +38,8 @@ class TriedPolicy:
 
     - `run`, `step`: the name of the run, and the step that ends with this policy
     - `seed`, `data_seed`: the seeds of the run and of its data
-    - `settings`: the step and the settings of the run, except both seeds and the settings that may
-      change when a run is resumed
+    - `settings`: the step, and the settings of the run. Both seeds are left out, and also settings
+      that may change when a run is resumed.
     - `problems`: the digest of the file with the held-out problems
     - `goal`: the reward that decides success
     - `solved`: for each problem, the share of its episodes that are solved. Empty if the policy is

@@ -253,7 +253,7 @@ def test_a_policy_of_another_dtype_passes_its_probe(tmp_path: Path) -> None:
 def test_the_error_of_wrong_weights_names_the_learning_rate(tmp_path: Path) -> None:
     (tmp_path / "probe.json").write_text('{"tokens": [7, 8, 9], "logprobs": [-700.0, -900.0]}')
     (tmp_path / "config.json").write_text('{"dtype": "float32"}')
-    with pytest.raises(WrongWeights, match=r"other weights.*-800.* update.learning_rate"):
+    with pytest.raises(WrongWeights, match=r"these weights.*-800.* update.learning_rate"):
         Probe.of(tmp_path).require((-700.0, -900.1), "float32", "vLLM", tmp_path)
 
 

@@ -108,7 +108,7 @@ def test_exported_and_imported_traces_are_equal(tmp_path: Path) -> None:
     assert stored(of, play) == episodes
     with pytest.raises(ValueError, match=r"out already exists; .*new folder"):
         export(episodes, "", tmp_path / "out")
-    with pytest.raises(ValueError, match=r"no episode .*critic"):
+    with pytest.raises(ValueError, match=r"No episode .*critic"):
         export(episodes, "critic", tmp_path / "none")
 
 
