@@ -34,5 +34,5 @@ def test_the_right_word_has_any_position() -> None:
 
 
 def test_too_many_problems_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"data\.validation is 5000, but the data has only 4536 "):
+    with pytest.raises(ValueError, match=r"data\.validation is 5000, .* 4536 "):
         kinds(0, 1, 5000, 1)
