@@ -168,7 +168,7 @@ def promote_run(store: Store, run: str) -> str:
     if experiment.settings.update.optimizer_state == "parent" and not store.holds(state.uri):
         raise ValueError(
             f"{policy} has no learner state, but update.optimizer_state is 'parent' in "
-            f"conf/{experiment.name}.yaml. Name a step with a learner state, or set "
+            f"conf/{experiment.name}.yaml. Promote a step with a learner state, or set "
             "update.optimizer_state=fresh."
         )
     ledger.append(policy.run, "promoted", "A person promoted it on the command line.", champion)

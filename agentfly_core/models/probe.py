@@ -117,7 +117,7 @@ class Probe:
                 f"probe.json: the median difference is {distance:.2g}, expected at most "
                 f"{tolerance:g} in {dtype}. Either {sampler} did not load these weights, or "
                 "rounding errors are large, because the log-probabilities are large (mean "
-                f"{fmean(self.logprobs):.3g}). Against rounding errors, lower "
+                f"{fmean(self.logprobs):.3g}). If that is the cause, lower "
                 "update.learning_rate.",
                 distance,
             )
