@@ -41,7 +41,7 @@ SPARE_S = 3600
 """Seconds by which Prefect's time limit for a paused flow run exceeds the person's time limit.
 
 Prefect ends a paused flow run as Failed at Prefect's own time limit. The person's time limit must
-pass before, because only a flow run that is still paused can be resumed.
+end earlier, because only a flow run that is still paused can be resumed.
 """
 KEY = "decision"
 ANSWER = keyset_from_base_key(f"paused-{KEY}")["response"]
@@ -89,10 +89,10 @@ def promote(
 
 
 def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
-    """Return the entry of a policy that needs a person's approval, from the log of nightly runs.
+    """Return the ledger's entry about a policy that needs a person's approval, or None.
 
-    `night` is the name of the nightly training run that made the policy. Returns None if the policy
-    needs no approval, if a person has already decided, or if no person answered in time.
+    `night` is the name of the nightly training run that made the policy. The result is None if the
+    policy needs no approval, if a person has already decided, or if no person answered in time.
     """
     last = ledger.read().last(night, *DECIDED)
     return last if last and last.event == "awaits_approval" else None

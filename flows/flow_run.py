@@ -47,10 +47,10 @@ def experiment_of_flow(
 def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     """Lock the devices of a site during the `with` block. Flows in the block share the devices.
 
-    The devices are the GPUs with the numbers in `gpus`. On a site without GPUs, the flow locks a
-    CPU slot if a Prefect worker started it, and otherwise nothing. If another process has locked a
-    device, log the name of that process, and wait. `holder` is the name that other processes see
-    for this process. Raises ValueError if GPUs are missing.
+    The devices are the GPUs with the numbers in `gpus`. On a site without GPUs, a flow that a
+    Prefect worker started locks a CPU slot; any other flow locks nothing. If another process has
+    locked a device, log the name of that process, and wait. `holder` is the name that other
+    processes see for this process. Raises ValueError if GPUs are missing.
     """
     log = log_of_flow_run()
     wanted = numbered(gpus, site.locks)
@@ -61,6 +61,6 @@ def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
 
 
 def log_of_flow_run() -> logging.Logger | logging.LoggerAdapter[Any] | None:
-    """Return the log of this flow run in Prefect if a worker has started it, otherwise None."""
+    """Return the Prefect log of this flow run if a worker started the flow run, otherwise None."""
     # only processes that a worker starts have this variable
     return get_run_logger() if "PREFECT__FLOW_RUN_ID" in os.environ else None

@@ -158,7 +158,7 @@ def _seconds(episode: Episode) -> float:
 def _at_limit(session: GatewaySession, error: Exception) -> Exception:
     """Return EpisodeOver if a limit, such as `max_model_len`, cut a reply or refused a request.
 
-    Otherwise, or if another error has ended the episode, return `error`.
+    Without such a limit, or if another error (`session.broken`) ended the episode, return `error`.
     """
     broken = session.broken.done()
     return EpisodeOver(session.limit) if session.limit and not broken else error

@@ -65,7 +65,7 @@ class GiGPO(PolicyGradient):
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
-    """Return one list for each pair of group and state: the group's turns that begin in the state.
+    """Divide the turns of each group into lists of turns that begin in the same state.
 
     A turn is a pair of indices: the index of the trajectory, and the index of the turn in it.
     """

@@ -1,4 +1,4 @@
-"""Record the running calls of an experiment author's functions, such as tools, in shared memory.
+"""Record the running calls of users' functions, such as tools, in shared memory.
 
 A call is recorded before its function runs. If a worker process died or hangs, the main process
 can read the worker's calls. This works even while a thread of the worker holds the GIL.
@@ -43,7 +43,7 @@ class CallRecord:
       function `holder` returns, `since` is instead the time when the call's code last started to
       run on the event loop.
     - `longest`: the call's time limit in seconds, or a default value for a call without a time
-      limit. On the event loop, the call may run this long before it returns control to the loop.
+      limit. On the event loop, a call may run for `longest` seconds without a pause.
     - `in_thread`: whether the call runs in its own thread
     """
 
@@ -55,14 +55,14 @@ class CallRecord:
 
     @property
     def overdue(self) -> bool:
-        """Whether more than `longest` seconds have passed since the time `since`."""
+        """Whether more than `longest` seconds have passed since the time in the field `since`."""
         return time.monotonic() - self.since > self.longest
 
 
 class CallTable:
     """Records the running calls of this process in the memory map `memory`.
 
-    `held` is the total number of seconds for which the code of calls has run on the event loop.
+    `held` is the time in seconds for which calls have blocked the event loop, in total.
     `given_up` contains the rows of calls that still run although their callers have stopped
     waiting.
     """

@@ -81,7 +81,7 @@ class ChatTemplate(Protocol):
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
-        """Encode a whole prompt, including the header of the next reply."""
+        """Encode a whole prompt, including the tokens that open the next reply (its header)."""
 
     def extend(
         self,
@@ -107,6 +107,6 @@ class ChatTemplate(Protocol):
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         """Parse the tokens of a reply into a message with text (without markup) and tool calls.
 
-        Unreadable tool calls become BadCall. `stop` contains the stop strings of the request. The
-        text of the message ends before the first stop string.
+        Each unreadable tool call becomes a BadCall. `stop` contains the stop strings of the
+        request. The text of the message ends before the first stop string.
         """

@@ -10,8 +10,8 @@ from agentfly_core.records.trajectory import Problem
 class ServiceFailure(RuntimeError):
     """A service that a tool, a reward or an environment needs has failed.
 
-    If all retries of the call fail, too, the episode gets no score. An episode that is still
-    running ends as FAILED.
+    If all retries of the call fail, too, the episode gets no score. If the call is part of the
+    rollout, the episode also ends as FAILED.
     """
 
 

@@ -114,7 +114,7 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 
 
 def without_held_calls(work: Callable[[HeldCalls], R]) -> R:
-    """Call `work`, and return the result. If `work` raises LoopHeld, call it again.
+    """Call `work`, and return the result. If `work` raises LoopHeld, call `work` again.
 
     The argument of `work` contains the calls (of tools, for example) that have blocked the event
     loop so far. `work` must skip these calls. Raises LoopHeld if one of these calls blocks the

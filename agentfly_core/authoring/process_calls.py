@@ -76,7 +76,7 @@ class Named:
 
     @property
     def text(self) -> str:
-        """The import path and the settings, as JSON."""
+        """The import path and the settings of the tool or reward, as JSON."""
         return json.dumps({"use": self.path, "settings": dict(self.settings)})
 
 
@@ -147,7 +147,7 @@ class _Process(GuardedProcess):
         super().__init__(PROGRAM, {})
 
     def know(self, part: Named) -> None:
-        """Let the process import a tool or reward, and make it with the settings in `part`.
+        """Import a tool or reward in the process, and create it with the settings in `part`.
 
         A tool or reward is imported only once in each process. Raises ServiceFailure if the import
         fails.

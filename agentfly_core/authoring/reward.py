@@ -90,7 +90,7 @@ class Reward(author_part.AuthorPart):
         of the reward is called. The result is Unscored if the call fails, or if the reward needs an
         environment. `held` contains the calls that blocked the event loop before. Such a call is
         skipped, and the result is Unscored. `episode` contains the trajectories of all speakers,
-        for a parameter of type Team.
+        for a function with a parameter of type Team.
         """
         if (observed := trajectory.observed.get(self.name)) is not None:
             return observed
@@ -112,9 +112,9 @@ class Reward(author_part.AuthorPart):
 
         If the reward compares episodes, `trajectories` has one trajectory for each episode of a
         problem. Otherwise, `trajectories` has only one element. `held` has the calls that blocked
-        the event loop before. If `held` has this reward's call for the episode of the first
-        trajectory, the call is skipped, and all scores are Unscored. `episode` contains the
-        trajectories of all speakers, for a parameter of type Team.
+        the event loop before. If `held` has a call of this reward for the first
+        trajectory's episode, no call is made, and all scores are Unscored. `episode` contains the
+        trajectories of all speakers, for a function with a parameter of type Team.
         """
         episode_played.set(trajectories[0].episode)
         if reason := held.get((self.what, trajectories[0].episode)):
@@ -282,7 +282,8 @@ class _Question:
     """A request to a reward in another process.
 
     - `group`: the trajectories to score: all episodes of a problem, or only one trajectory
-    - `team`: the trajectories of all speakers of the episode, for a parameter of type Team
+    - `team`: the trajectories of all speakers of the episode, for a function with a parameter
+      of type Team
     """
 
     group: Group

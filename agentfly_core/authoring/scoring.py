@@ -44,8 +44,8 @@ async def score(
     computed during the episode are reused. `held` contains reward calls that have blocked the event
     loop. These calls are skipped, and their episodes are Unscored.
 
-    For a reward `exact`, the keys of `Scored.rewards` are `exact`, `exact/tag` for the part `tag`
-    of the score, `exact/speaker/worker` for the role `worker`, and `exact/speaker/worker/2` for the
+    For a reward `exact`, the keys of `Scored.rewards` are `exact`, `exact/tag` for the partial
+    score `tag`, `exact/speaker/worker` for the role `worker`, and `exact/speaker/worker/2` for the
     second worker. The values are not weighted.
 
     An episode is Unscored if it FAILED, or if one of its rewards gave no score. It is also Unscored
@@ -203,7 +203,7 @@ def combined(trajectory_id: str, by_name: Mapping[str, tuple[float, Grade]]) -> 
 
 
 def _by_name(scores: Mapping[str, tuple[float, Grade]]) -> dict[str, float]:
-    """Return the unweighted rewards by name. See the function `score` for the names of parts."""
+    """Return the unweighted rewards by name. The function `score` documents the names."""
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
         if isinstance(score, Score):

@@ -89,8 +89,8 @@ class AuthorCall:
     def strike(self) -> None:
         """Record that the called function has ended in its thread.
 
-        The thread itself calls this method, because the event loop may be blocked. The event loop
-        later calls `end`.
+        The thread itself calls this method, because the event loop may be blocked. `end` is called
+        later, on the event loop.
         """
         self._table.strike(self._row)
 
@@ -103,7 +103,7 @@ class AuthorCall:
         self._table.hold(self._row)
 
     def release(self) -> None:
-        """Record that the called code has paused or ended, and no longer blocks the loop."""
+        """Record that the called code has paused or ended, and no longer blocks the event loop."""
         self._held += self._table.release()
 
 
@@ -223,7 +223,7 @@ def harmless(error: BaseException) -> Exception:
 
 
 async def _awaited(function: Callable[[], Awaitable[R]], call: AuthorCall) -> Callable[[], R]:
-    """Await `function()`. Return a callable that returns its result or raises its error."""
+    """Await `function()`. Return a callable that returns the result or raises the error."""
     # If a task raises SystemExit or KeyboardInterrupt, asyncio raises it out of the loop, which
     # would end all other episodes. So the error is returned as a result.
     try:
@@ -254,7 +254,7 @@ def _of_its_call(
 ) -> asyncio.Task[R]:
     """Create a task. The event loop uses this function as its task factory.
 
-    If users' code creates the task, the call of this code ends only after the task has ended.
+    If the code of a running AuthorCall creates the task, this call ends only after the task.
     """
     call = context.get(_call) if context else _call.get()
     if call is None or not isinstance(work, Coroutine):

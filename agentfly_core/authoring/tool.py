@@ -148,8 +148,8 @@ class Tool(author_part.AuthorPart):
     ) -> Mapping[str, JSON]:
         """Run a tool call in the tool's child process, and return the observation as JSON.
 
-        `question` is the JSON form of `_Question`: the call, and the problem or None. `caller`
-        calls the tool's function.
+        `question` is the JSON form of `_Question`: the call, and the problem or None. The
+        tool's function is called through `caller`.
         """
         request = process_calls.adapter(_Question).validate_python(question)
         lent: dict[type[Lent], Lent] = {Problem: request.problem} if request.problem else {}

@@ -24,7 +24,7 @@ _STYLES: Mapping[DocstringStyle, re.Pattern[str]] = {
     "numpy": re.compile(r"^(Other )?(Parameters|Returns|Raises|Yields)\n-{3,}$", re.MULTILINE),
     "sphinx": re.compile(r"^:(param|type|returns?|rtype|raises?)\b.*:", re.MULTILINE),
 }
-"""Patterns of the NumPy and Sphinx styles. Google-style docstrings do not match them."""
+"""Patterns that match docstrings in NumPy or Sphinx style, but not in Google style."""
 _LISTS = (DocstringSectionKind.parameters, DocstringSectionKind.other_parameters)
 # models often write numbers where text is expected
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)

@@ -66,9 +66,9 @@ class Update(Section):
 
     The learner state is stored every `learner_every` steps. The newest `keep_learner` states and
     the weights of the newest `keep_policies` policies (0: all policies) are kept. With
-    `share_prefixes`, a prefix of several episodes, such as a prompt, is computed only once. This
-    changes results by rounding errors. `update: none` means `{weights: false}`: a step samples and
-    scores episodes and updates the memory (`agent.remembers`), but does not train.
+    `share_prefixes`, a prefix of several episodes, such as a prompt, is computed only once. The
+    results then differ by rounding errors. `update: none` means `{weights: false}`: a step samples
+    and scores episodes and updates the memory (`agent.remembers`), but does not train.
     """
 
     # an unset value is not part of keys and digests
@@ -144,7 +144,7 @@ class Fork(Section):
 
 
 class Gates(Section):
-    """Limits for the shares of failed and of unscored episodes. A stage fails above a limit."""
+    """The largest shares of failed and of unscored episodes with which a stage succeeds."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
@@ -335,8 +335,8 @@ class Settings(Section):
 
     @property
     def goal(self) -> str:
-        """The key of the reward that decides success: "goal" if the setting `tasks` is used.
-        Otherwise the key is `evaluate.goal`, or the first key in `rewards`, or "" without rewards.
+        """The key of the reward that decides success. With the setting `tasks`, the key is "goal".
+        Otherwise it is `evaluate.goal` if set, else the first key in `rewards`, else "".
         """
         return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards), "")
 
@@ -355,7 +355,7 @@ class Settings(Section):
 
     @property
     def of_data(self) -> Self:
-        """A copy with `seed` set to `data_seed`, to compute keys of datasets and evaluations."""
+        """A copy with `seed` set to `data_seed`, for the store keys of datasets and evaluations."""
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data_seed, "data": data})
 
@@ -369,9 +369,9 @@ class Settings(Section):
         return self.model_copy(update={"data": dataset.data.model_copy(update={"seed": seed})})
 
     def with_fresh_problems(self, earlier: int) -> Self:
-        """Return these settings for a confirmation (second comparison): with another `data.seed`
-        and with `promotion.confirmation.times` times as many test problems. The seed depends on
-        `earlier`, the number of earlier confirmations.
+        """Return these settings for a confirmation (second comparison). The new `data.seed` depends
+        on `earlier`, the number of earlier confirmations. The number of test problems is multiplied
+        by `promotion.confirmation.times`.
         """
 
         def fresh(data: Data) -> Data:
@@ -390,7 +390,7 @@ class Settings(Section):
         return self.model_copy(update={"tasks": tasks, "data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
-        """Return a step's seed inputs: `(seed, 7)`, or `(seed, "night", 3, 7)` in nightly run 3."""
+        """Inputs of a step's seeds: `(seed, 7)`, or `(seed, "night", 3, 7)` in nightly run 3."""
         night = () if self.night is None else ("night", self.night.number)
         return (self.seed, *night, step)
 

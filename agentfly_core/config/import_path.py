@@ -154,8 +154,8 @@ def types_of(maker: Maker, names: Collection[str]) -> dict[str, Any]:
 
     A parameter with the default None also allows null. Raises ValueError if an annotation cannot be
     evaluated. For a dataclass, the annotations of all fields are evaluated. For any other `maker`,
-    annotations of other parameters are ignored, because their types may be imported only for type
-    checking.
+    annotations of parameters outside `names` are ignored, because their types may be imported only
+    for type checking.
     """
     parameters = {key: p for key, p in parameters_of(maker).items() if key in names}
     annotations = {

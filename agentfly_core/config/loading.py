@@ -102,7 +102,7 @@ def has_lost(experiment: str, flow: str) -> bool:
 
 
 def _flows_of(experiment: str) -> tuple[str, ...] | None:
-    """Return the flows of an experiment.
+    """Return the names of the flows in the setting `flows` of an experiment.
 
     The result is empty if the experiment's file is missing, and None if the file cannot be read.
     """
@@ -161,8 +161,8 @@ def site(name: str, store: str = "") -> Site:
     """Read the settings of a site (the machine that runs experiments).
 
     The settings come from `conf/site/NAME.yaml`, environment variables `AGENTFLY_<KEY>`, and
-    `store` (the option `--store`). If several of these sources set the same key, the last of them
-    counts. Raises ValueError if a setting or a variable is wrong.
+    `store` (the option `--store`). If several sources set the same key, the source
+    named last in this list counts. Raises ValueError if a setting or a variable is wrong.
     """
     layers = _layers(name, store)
     values = {key: value for layer in layers.values() for key, value in layer.items()}

@@ -165,7 +165,7 @@ class RewardPart(ShortForm):
 
     `timeout`, `retries` and `concurrency` replace the values in the decorator `@reward`. Further
     keys are settings of the reward's class. In `rewards`, a section's key is the reward's import
-    path. If `use` already has this path, the key is the reward's name in metrics.
+    path. If `use` contains the import path instead, the key is the reward's name in metrics.
     """
 
     SHORT: ClassVar[str] = "weight"
@@ -178,7 +178,7 @@ class RewardPart(ShortForm):
 
 
 def program_files(agent: object) -> list[str]:
-    """Return the files in `files` and `command` of an agent with `use: program`, otherwise []."""
+    """Return the files in `files` and `command` if the agent has `use: program`, else no files."""
     if not isinstance(agent, dict) or agent.get("use") not in ("program", PROGRAM):
         return []
     command, files = (agent.get(key, ()) for key in ("command", "files"))
@@ -242,8 +242,8 @@ class AgentPart(Section):
     def untrained(self) -> Sequence[str]:
         """The roles that the trained policy plays without learning from their replies.
 
-        These are the roles with the value `self` in the setting `frozen`. For an agent with
-        `use: program` and the setting `train`, all roles outside of `train` and `frozen` are added.
+        These are the roles with the value `self` in the setting `frozen`. If an agent with `use:
+        program` has the setting `train`, all roles outside of `train` and `frozen` are added.
         """
         alone = [role for role, who in self.frozen.items() if who == SELF]
         if trained := self.trained:
@@ -297,7 +297,7 @@ class OwnSettings:
 
     @classmethod
     def beside(cls, section: BaseModel, keys: Keys, path: str) -> Self:
-        """Collect the settings in a section: all keys except fields such as `use`."""
+        """Collect the settings in a section: all keys except its class's fields, such as `use`."""
         return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
 
     def completed(self) -> dict[str, JSON]:
@@ -329,7 +329,7 @@ class OwnSettings:
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
     """Yield the settings of each class or function in tools, rewards and environments.
 
-    `sections` has these three sections. `keys` is the path of the section that contains all three.
+    `keys` is the path of `sections` in the settings: () or, for a task, ("tasks", NAME).
     """
     for number, tool in enumerate(sections.get("tools", ())):
         yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)

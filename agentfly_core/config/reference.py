@@ -12,8 +12,8 @@ from agentfly_core.system.formats.text import did_you_mean, nearest
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Matches the name of a run, a chat service or a dataset."""
 RECIPES = ("calculator", "python", "shop")
-"""Names of the tiny untrained models `nano:calculator` and so on, and of their tokenizers in
-models/tokenizers.
+"""Names of tiny untrained models. For example, `calculator` is the name of the model
+`nano:calculator`, and of its tokenizer in models/tokenizers.
 """
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

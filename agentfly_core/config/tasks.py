@@ -25,8 +25,8 @@ GOAL = "goal"
 success.
 """
 TASK = "task"
-"""The label under which the success on each task of a mixture is reported. If `evaluate.by` names a
-fact of the problems, such as "kind", success is also reported for each value of this fact.
+"""The label of the success rates by task, which are reported for a mixture. Success is also
+reported for each value of the fact (an entry of `Problem.facts`) that `evaluate.by` names.
 """
 SINGLE = "single"
 """The name of the only task in an experiment without `tasks`. Datasets and episodes contain this
@@ -123,10 +123,10 @@ def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
 
 
 def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a mixture with `data` and `warm_start.demonstrations` added.
+    """Add `data` and `warm_start.demonstrations` to the settings of a mixture of several tasks.
 
-    Both are computed from `tasks`. Raises ValueError if the experiment itself sets data or
-    demonstrations.
+    Both are computed from `tasks`. Returns the new settings. Raises ValueError if the experiment
+    itself sets data or demonstrations.
     """
     try:
         tasks = _TASKS.validate_python(settings["tasks"])
@@ -152,15 +152,16 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
 def datasets(data: Mapping[str, Any]) -> list[str]:
     """Return the import paths of the dataset functions in the section `data`.
 
-    Without a mixture, there is one path. For a mixture of tasks, the first path names the function
-    that mixes the tasks. The other paths name the dataset functions of the tasks.
+    An experiment with a single task has one path. In a mixture (several tasks in one experiment),
+    the first path names the function that mixes the tasks. The other paths name the dataset
+    functions of the tasks.
     """
     parts = data.get("tasks", {}).values() if data["use"] == DATA else ()
     return [data["use"], *(part["use"] for part in parts)]
 
 
 def data_of(tasks: Mapping[str, TaskSettings], seed: JSON) -> dict[str, JSON]:
-    """Return the section `data` of an experiment that mixes `tasks`, with its setting `seed`."""
+    """Return the section `data` of an experiment that mixes `tasks`. `seed` becomes `data.seed`."""
     counted = ("train", "validation", "test", "tolerate_bad_rows")
     totals: dict[str, JSON] = {
         name: sum(getattr(task.data, name) for task in tasks.values()) for name in counted

@@ -80,7 +80,7 @@ class RecordedChat:
 
     @property
     def opening(self) -> Messages:
-        """The messages of the chat, without a last message that is a reply of the assistant."""
+        """The messages of the chat. If the last message is an assistant message, it is left out."""
         return self.messages[:-1] if is_reply(self.messages[-1]) else self.messages
 
     @property
@@ -91,7 +91,7 @@ class RecordedChat:
 
     @property
     def closing(self) -> tuple[Observation, ...]:
-        """The answers of tools that follow the last reply of the chat."""
+        """The tool results after the last reply of the chat."""
         last = self.messages[reply_places(self.messages)[-1] :]
         return tuple(item for item in last if isinstance(item, Observation))
 
@@ -230,7 +230,10 @@ _MESSAGES = TypeAdapter(Annotated[list[_Written], Field(min_length=1)])
 
 
 def _items(read: Sequence[_Written]) -> Iterator[Message | Observation]:
-    """Convert the messages of a file. Raises ValueError if tool calls and answers do not match."""
+    """Convert messages of a data file to `Message` and `Observation` objects.
+
+    Raises ValueError if tool calls and answers do not match.
+    """
     waiting: dict[str, ToolCall] = {}
     answers: dict[str, Observation | None] = {}
     for number, one in enumerate(read, 1):

@@ -20,8 +20,8 @@ DataRow = Mapping[str, Any]
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     """Return a row with its columns renamed. `columns` maps old names to new names.
 
-    Raises ValueError if the row is not a mapping, or if two columns would get the same name. For
-    an unreadable row, `row` is the ValueError of the reader, and ValueError is raised, too.
+    Raises ValueError if the row is not a mapping, or if two columns would get the same name.
+    Also raises ValueError if `row` is a ValueError object, which readers yield for unreadable rows.
     """
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")
@@ -41,7 +41,7 @@ def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:
 
     PROMPTS lists the possible fields, such as `question`. The first of these fields in the row is
     used. Raises ValueError if the row has none of these fields. Also raises ValueError if another
-    field in CHATS, such as `messages`, has a chat whose last question differs from the prompt's.
+    field in CHATS, such as `messages`, has a chat with a different last user message.
     """
     if not (fields := _given(row, PROMPTS)):
         raise ValueError(f"the row has none of the fields {', '.join(PROMPTS)}")

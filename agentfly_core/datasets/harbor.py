@@ -168,8 +168,8 @@ def _check(folder: Path, script: Path, seconds: float) -> JSON:
 def _require_alone(program: Path, modules: Set[str]) -> None:
     """Raise RefusedTask if a program of a check cannot run in the sandbox.
 
-    Such a program imports a module that is not in `modules`, or calls a command that needs a
-    network or an installed package, such as curl.
+    A program is refused if it imports a module that is not in `modules`, or calls a command that
+    needs a network or an installed package, such as curl.
     """
     for number, name in _imports(program) if program.suffix == ".py" else ():
         if name not in modules:

@@ -1,4 +1,4 @@
-"""Make disjoint splits: each item, from which problems are made, belongs to one split."""
+"""Make disjoint splits: all problems that are made from an item belong to the same split."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,10 +27,9 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
 
 
 def split_of(kind: str, item: str, splits: Sequence[str]) -> str:
-    """Choose the split of the item with the name `item`. The choice depends on no seed.
+    """Choose the split of the item with the name `item`. The choice is the same for all seeds.
 
-    `kind` names the dataset. An item can be in the training split of one dataset, while an
-    item with the same name is in the test split of another dataset.
+    The choice depends only on `item`, on `splits` and on `kind`, the name of the dataset.
     """
     return splits[hashing.seed(kind, item) % len(splits)]
 

@@ -157,7 +157,9 @@ FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Trace]] = {
     "nodes": _verifiers,
     "request": _logged,
 }
-"""Maps a field that only the rows of one trace format have to the function that reads such rows."""
+"""The function that reads a row, for each trace format. The key is a field that only rows of this
+format have.
+"""
 
 
 def _require_version(version: Any) -> None:

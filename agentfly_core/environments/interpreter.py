@@ -19,7 +19,7 @@ class Interpreter(Environment):
     max_uses: ClassVar[int | None] = 1
 
     async def reset(self, problem: Problem) -> None:
-        """Choose the kind of sandbox. The first call of `run` starts the interpreter.
+        """Close the last interpreter. The next call of `run` starts a new interpreter.
 
         Raises Unavailable if no sandbox is available.
         """

@@ -108,7 +108,7 @@ def check_beginning(settings: Settings) -> None:
 
 
 def check_trainable(model: str, share_prefixes: bool) -> None:
-    """Raise ValueError for a chat service, and for a local or cached model that is untrainable."""
+    """Raise ValueError if `model` is a chat service, or an untrainable local or cached model."""
     with at("model"):
         require_weights(model_reference(model))
         if (config := _config_at_hand(model)) is not None:
@@ -154,10 +154,10 @@ def remarks(model: str, tasks: Mapping[str, Task]) -> list[str]:
 
 
 def template_report(model: str, part: Part) -> list[str]:
-    """Return remarks on the chat template `part` of a model in a local folder.
+    """Return remarks on the chat template `part` for a model in a local folder.
 
-    If `part` is the model's own template, the remarks are the results of a test with sample
-    messages. For another template, there is a remark if its prompts differ from the model's own.
+    The model's own template is tested with sample messages. For any other template, there is a
+    remark if its prompts differ from the prompts of the model's own template.
     """
     if not isinstance(model_reference(model), LocalModel):
         return []
@@ -229,7 +229,7 @@ def check_place(settings: Settings, place: Site) -> None:
 def check_workers(
     frozen: Iterable[SpeakerReference], tasks: Mapping[str, Task], place: Site
 ) -> None:
-    """Raise ValueError if `site.workers` is too large for the environments or for the GPU."""
+    """Raise ValueError if `site.workers` exceeds an environment's limit or overloads the GPU."""
     count = place.workers
     for limits in (task.limits for task in tasks.values()):
         for kind, limit in limits.items():

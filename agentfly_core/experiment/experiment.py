@@ -154,8 +154,8 @@ class Experiment:
     def parent(self) -> Parent | None:
         """The policy of another run from which this experiment starts, or None.
 
-        The setting `fork` names this policy. Without `fork`, the setting `model` may name it, as
-        `run:NAME` or `run:NAME@STEP`.
+        The setting `fork` names this policy. Without `fork`, the setting `model` may name a
+        policy as `run:NAME` or `run:NAME@STEP`.
         """
         if fork := self.settings.fork:
             return of_run(self.store, RunPolicy(fork.run, fork.step), "fork")
@@ -216,7 +216,7 @@ class Experiment:
         `among` has all trajectories of the step, for rewards that compare episodes. In an
         experiment with several tasks, each task has its own reward that decides success. This
         reward is also stored under the key GOAL, which all tasks share. In an experiment without
-        rewards, the reward in each `Scored` is an `Unscored`.
+        rewards, the result has an `Unscored` (missing reward) for each trajectory.
         """
         if not self.whole.rewards:
             return [

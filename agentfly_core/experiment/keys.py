@@ -31,8 +31,8 @@ SHARED = "artifacts"
 FINE_TUNING = tuple(
     f"warm_start.{key}" for key in ("rounds", "epochs_per_round", "batch", "learning_rate")
 )
-"""Settings of the warm start that change the training on the demonstrations, but not the
-demonstrations. The key of the demonstrations does not cover these settings.
+"""Settings of the warm start (supervised fine-tuning) that affect only the training on the
+demonstrations. The key of the demonstrations excludes these settings.
 """
 PLAY = ("template", "agent", "tools", "environments", "tasks", "seed")
 
@@ -115,10 +115,10 @@ class StageKeys:
         return digest(files) if files else ""
 
     def base_model(self, data: Artifact | None) -> ArtifactKey | None:
-        """Return the key of the base model, or None.
+        """Return the key of the base model.
 
-        The tiny model `nano` is made from the dataset `data`. So the key of `nano` is None if
-        `data` is None.
+        The tiny model `nano` is made from the dataset `data`. Without `data`, the result for
+        `nano` is None.
         """
         if not isinstance(model_reference(self.settings.model), OwnNano):
             return self.model()
@@ -275,7 +275,7 @@ class StageKeys:
 
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
-    """Return the store key of a chat service that is used as a policy.
+    """Return the store key of a chat service (a model API) that is used as a policy.
 
     `name` is the name of the service in the site's settings. `tokenizer` is the digest of the
     tokenizer that counts the tokens of the service's replies.
@@ -287,7 +287,7 @@ def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
 
 
 def chat_service(settings: Endpoint) -> str:
-    """Return the digest of the settings that determine a chat service's answers."""
+    """Return the digest of the settings that determine the answers of a model API."""
     return digest(["chat_service", 1, _identity(settings)])
 
 

@@ -9,12 +9,12 @@ from agentfly_core.store.artifact import Pointer
 from agentfly_core.store.store import Store
 
 MEMORY = "memory"
-"""The name of the memory in the recorded inputs of a policy, or of episodes.
+"""The key of a memory's digest in the recorded inputs of a policy or of episodes.
 
 The memory's folder within a training step has the same name.
 """
 FILES = "files"
-"""The name of the folder with the files, inside the artifact of a memory."""
+"""The name of the folder with a memory's files, inside the memory's artifact."""
 
 
 def memory_of(store: Store, policy: Pointer) -> Pointer | None:

@@ -155,7 +155,7 @@ def summary_of(store: Store, name: str) -> Summary | None:
 
 
 def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
-    """Return the summary of a run if the run has finished all `steps` steps, else None."""
+    """Return the summary of a run if the number of finished steps equals `steps`, else None."""
     summary = summary_of(store, name)
     return summary if summary and summary["steps"] == steps else None
 
@@ -163,8 +163,8 @@ def finished_summary(store: Store, name: str, steps: JSON) -> Summary | None:
 def done_by(store: Store, run: str, step: int) -> str:
     """Return the name of the run in which a step of `run` was trained.
 
-    A fork is a run that continues from a step of another run. The steps up to this step were
-    trained in the other run, and all later steps in the fork. Step 0 is the start of a run.
+    A fork is a run that continues from a step of another run. The other run has trained the steps
+    up to the fork point, and the fork has trained all later steps. Step 0 is the start of a run.
     """
     try:
         record = store.read_json(RunLayout(run).record)

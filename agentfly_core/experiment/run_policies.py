@@ -25,7 +25,7 @@ class Parent:
 
 
 def digest_of_speaker(store: Store, site: Site, role: str, who: SpeakerReference) -> str:
-    """Return the digest of the policy or chat service `who` that plays a role.
+    """Return the digest of the policy or chat service (model API) `who` that plays `role`.
 
     Raises ValueError if the policy or the chat service is missing.
     """

@@ -229,9 +229,9 @@ def reward_of(key: str, part: RewardPart) -> Reward:
 
 
 def limits_of(pools: Mapping[str, PoolSettings]) -> dict[type[Environment], Limit]:
-    """Load the environment classes, each with its limits and settings (see `Limit`).
+    """Load environment classes, each with its maximum number, lifetime and settings (`Limit`).
 
-    `pools` maps the import path of each class to its limits and settings. Raises ValueError if a
+    `pools` maps the import path of each class to these limits and settings. Raises ValueError if a
     path does not name a subclass of `Environment`, or if a setting is wrong.
     """
     limits = {}

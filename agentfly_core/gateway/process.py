@@ -176,8 +176,8 @@ class ProgramCommand:
 
         The program can read `line` from stdin. The first call in a process also kills child
         processes that dead AgentFly processes have left running. Raises OSError if the program is
-        missing. With `preload`, the program is forked from an interpreter; raises StartAgain (the
-        episode is played again) if this interpreter has died.
+        missing. With `preload`, raises StartAgain (the episode is played again) if the interpreter
+        with the imported modules has died.
         """
         await asyncio.to_thread(sweep)
         # own pipes, because asyncio waits until its pipes are closed, and descendants keep them

@@ -1,4 +1,4 @@
-"""HTTP servers for the programs of episodes. Each episode has its own server."""
+"""HTTP servers for programs that play episodes. Each episode has its own server."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ UNSUPPORTED = (
 
 
 class GatewayServer:
-    """HTTP server for the programs of one episode, or for the clients of a served policy.
+    """HTTP server for the programs that play one episode, or for the clients of a served policy.
 
     The paths of all requests begin with `base`. If `key` is not empty, requests must have this
     API key.
@@ -86,7 +86,7 @@ class GatewayServer:
 async def served(
     session: GatewaySession, listener: socket.socket | None = None
 ) -> AsyncIterator[str]:
-    """Serve the programs of an episode until the end of the `with` block. Yield the base URL.
+    """Run a server for an episode's programs until the end of the `with` block. Yield the base URL.
 
     Without `listener`, the server listens on a free port of this machine.
     """

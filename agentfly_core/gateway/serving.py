@@ -71,7 +71,7 @@ class ServedPolicy:
         raise RequestRefused("A served policy accepts no rewards, because it is not trained.", 404)
 
     async def complete(self, call: HttpCall) -> Exchange:
-        """Reply to a request of a client. The returned Exchange contains the replies.
+        """Reply to a request of a client. Return the Exchange, i.e. the request with its replies.
 
         Raises RequestRefused if the request is invalid or a limit is reached.
         """

@@ -135,9 +135,10 @@ class Exchange:
 class GatewaySession:
     """The requests of one episode.
 
-    `speakers` maps the roles of all speakers except the main speaker to patterns. A request belongs
-    to the speaker of the first pattern that it matches. A request that matches no pattern belongs
-    to the main speaker, but is refused if its URL contains a PART (see `HttpCall`).
+    `speakers` maps the roles of speakers (participants) to patterns. A request belongs to the
+    speaker of the first pattern that it matches. All other requests belong to the main
+    speaker, which is not in `speakers`. A request of the main speaker is refused if its URL
+    contains a PART (see `HttpCall`).
 
     If an error ends the episode, the future `broken` raises this error. `limit` is the last limit
     that refused a request or ended a reply. `last` is the last reply with its speaker. `bytes` is

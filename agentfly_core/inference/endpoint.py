@@ -30,7 +30,7 @@ class EndpointSampler:
     version: int = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Set the policy version that later replies report. Nothing is loaded."""
+        """Set the policy version of later replies. No policy is loaded."""
         self.version = version
 
     @asynccontextmanager

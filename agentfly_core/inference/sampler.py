@@ -104,8 +104,8 @@ class SamplerSession(ABC):
     def open(self) -> None:  # noqa: B027
         """Record that one more branch (concurrent coroutine) of an episode is running.
 
-        From now on, a sampler with `waits_for_all` samples a batch only after this branch, too, has
-        requested a reply.
+        From now on, a sampler with `waits_for_all` also waits for a request of this branch before
+        sampling a batch.
         """
 
     def close(self) -> None:  # noqa: B027

@@ -90,8 +90,8 @@ class VLLM:
             server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
-        """With `takes_turns`, let the server sleep until the next `load`, so that the learner can
-        use the GPU memory. Without `takes_turns`, do nothing.
+        """If `takes_turns` is True, let the server sleep until the next `load`, to free GPU memory
+        for the learner. If `takes_turns` is False, do nothing.
         """
         if self.takes_turns:
             with self._server() as server:

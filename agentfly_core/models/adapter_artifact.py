@@ -77,8 +77,8 @@ def config_of(store: Store, policy: Pointer) -> PreTrainedConfig | None:
 def require_same_shape(store: Store, policy: Pointer, adapter: Adapter | None) -> None:
     """Check that a policy fits the setting `adapter`. A policy that is a whole model always fits.
 
-    Raises ValueError if the policy is an adapter and the setting is None, or if the setting has
-    another rank, alpha or targets than the policy.
+    Raises ValueError if the policy is an adapter, and the setting is None or has another rank,
+    alpha or targets.
     """
     own = shape_of(store, policy)
     if own and own != adapter:

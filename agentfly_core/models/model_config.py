@@ -32,8 +32,8 @@ MASKED = {"full_attention", "sliding_attention"}
 sharing, i.e. for computing the common prefix of several sequences only once.
 """
 UNSTEADY = {"longrope", "dynamic"}
-"""RoPE types whose frequencies change if a row is longer than in pretraining. In transformers, the
-longest row of a batch determines the frequencies of all its rows.
+"""RoPE types whose frequencies change if a row exceeds the original maximum length of the model. In
+transformers, the longest row of a batch determines the frequencies of all rows of the batch.
 """
 DENSE, SPARSE = {"mlp", "dense"}, {"moe", "sparse"}
 """Types of layers without attention: layers with one feed-forward network, and layers with a
@@ -60,9 +60,9 @@ def source(model: HubModel | LocalModel | PackagedModel) -> dict[str, str]:
 def with_weights(reference: str) -> HubModel | LocalModel | PackagedModel | NanoModel:
     """Parse a reference to a model with its own weights.
 
-    Raises ValueError if the reference names a run or a chat service. Also raises ValueError for the
-    reference `nano`, because each experiment makes this tiny model from its own data. A reference
-    such as `nano:calculator` is accepted.
+    Raises ValueError if the reference names a run or a chat service (a model API). Also raises
+    ValueError for the reference `nano`, because each experiment makes this tiny model from its own
+    data. A reference such as `nano:calculator` is accepted.
     """
     model = model_reference(reference)
     if isinstance(model, OwnNano | RunPolicy | LastPolicy | EndpointPolicy):

@@ -35,7 +35,7 @@ WRAPPERS = {
     "module.": "DistributedDataParallel",
     "_fsdp_wrapped_module.": "FSDP",
 }
-"""Names of model wrappers, by the prefix that the wrapper adds to the names of weights."""
+"""Maps each prefix of weight names to the model wrapper that adds this prefix."""
 PROBLEMS = {
     "missing_keys": "missing",
     "unexpected_keys": "not part of the model",
@@ -43,9 +43,9 @@ PROBLEMS = {
     "error_msgs": "not readable",
     "conversion_errors": "not convertible",
 }
-"""For each field of transformers' loading report, the words that error messages use."""
+"""Maps each field of transformers' loading report to the words that error messages use."""
 SHOWN = 3
-"""The number of weights that an error message names per kind of problem. Others are counted."""
+"""The maximum number of weights named in an error message for each kind of problem."""
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:

@@ -63,8 +63,8 @@ the standard deviation of each weight tensor.
 LEARNER_BYTES = 16
 """The number of bytes for a trained parameter, its gradient and its Adam states.
 
-Training in float32, and in bfloat16 with a float32 copy of the weights, need the same number (arXiv
-1910.02054, section 3.1).
+The number is the same for training in float32, and for training in bfloat16 with a float32 copy of
+the weights (arXiv 1910.02054, section 3.1).
 """
 
 
@@ -157,7 +157,7 @@ def require_learnable(folder: Path, dtype: str, site: Site) -> None:
     """Raise ValueError if the learner and transformers compute different log-probabilities for a
     model.
 
-    Only models that the learner can train are checked. Other models can still be played and
+    Only models that the learner can train are checked. Other models can still be sampled and
     evaluated.
     """
     candidate = Candidate(folder, dtype, site)

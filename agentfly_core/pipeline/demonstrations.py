@@ -109,9 +109,9 @@ class DemonstrationPlayer:
         The number of trial demonstrations is the constant REHEARSED. Also play a test episode in
         which each reply is a refusal to answer, without a tool call.
 
-        Raises GateClosed if too many demonstrations fail. Also raises GateClosed if the agent ends
-        the test episode without an answer, but with an ending that requires an answer, such as
-        `Ending.TERMINAL`.
+        Raises GateClosed if too many demonstrations fail. Also raises GateClosed if the agent
+        returns an ending that requires an answer, such as `Ending.TERMINAL`, but leaves the test
+        episode without an answer.
         """
         # the rollout skips rewards of episodes with the role "demonstration"
         specs = [replace(one, role="train") for one in self.episodes(REHEARSED)]

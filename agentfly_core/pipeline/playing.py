@@ -85,7 +85,7 @@ def rollout_spec(
 
 
 def fork_rule(branching: Branching, vocabulary: int) -> ForkRule:
-    """Make the rule that decides before which replies an episode forks.
+    """Make the rule that decides whether an episode forks before a reply.
 
     A fork copies the episode up to this reply, and samples another reply. `vocabulary` is the
     model's vocabulary size.

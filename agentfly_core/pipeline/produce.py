@@ -1,6 +1,6 @@
 """Produce the output of a stage.
 
-The output is looked up in the store. If the store lacks it, it is made, measured and published.
+An output that the store already contains is reused. Any other output is made and published.
 """
 
 from collections.abc import Callable, Mapping

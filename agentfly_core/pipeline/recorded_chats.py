@@ -48,7 +48,7 @@ WRITTEN = (THINK, THOUGHT_END, CALL, CALL_END)
 
 
 class OtherTokens(Exception):
-    """The recorded ids of a prompt, or the text of recorded reply ids, do not fit the template."""
+    """Recorded prompt ids or the text of recorded reply ids differ from the rendered chat."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,8 +191,9 @@ class ChatPlayer:
     ) -> tuple[Turn, ...]:
         """Make a turn (new prompt tokens and a reply) for each reply.
 
-        A reply that continues no earlier reply starts a new conversation. Raises OtherTokens if
-        recorded prompt ids or the text of recorded reply ids differ from the chat.
+        A reply that does not continue the conversation of an earlier reply begins a new
+        conversation. Raises OtherTokens if recorded prompt ids or the text of recorded reply ids
+        differ from the chat.
         """
 
         async def written(conversation: Conversation) -> Message:
@@ -319,7 +320,7 @@ def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
 def recorded(
     warm_start: WarmStart, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """Convert the chats in the file of `warm_start.demonstrations`, as `played_chats` does."""
+    """Return the chats in the file of `warm_start.demonstrations`, converted by `played_chats`."""
     path = chat_file(warm_start.demonstrations)
     assert path is not None
     return played_chats(construct(ChatFile, warm_start.settings), path, player)

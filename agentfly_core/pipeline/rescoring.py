@@ -57,8 +57,8 @@ class RescoredStep:
     """The episodes of a training step with their old and new scores.
 
     `step` is 0 for episodes that do not belong to a training run (`play:NAME`). `artifact` contains
-    the new scores, or is None if an episode lacks a new score. Failed episodes never get
-    a score, so they do not count for `artifact`.
+    the new scores, or is None if an episode lacks a new score. Episodes that ended FAILED never get
+    a score. They are ignored here.
 
         RescoredStep(
             7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."),

@@ -87,8 +87,8 @@ def kept_for_others(store: Store, run: str) -> Kept:
 
     A run needs the policy from which it started, and the reference policy of its KL penalty. A
     forked run also needs the policies from which its first steps sample. An unfinished run also
-    needs the fixed policies that reply for its untrained roles, and the learner state from which
-    its first step continues.
+    needs the policies of its untrained speakers, and the learner state from which its first step
+    continues.
     """
     kept = Kept(set(), set())
     for name in store.names("runs"):

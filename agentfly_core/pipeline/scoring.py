@@ -93,9 +93,9 @@ def score(
 
     Scores in `before` (an earlier round) and in `ready` are reused. With `rollout.refills`, a step
     may have several rounds: if all episodes of a problem have equal rewards, the next round plays a
-    new problem instead. If another round may follow, the scores are published as a separate
-    artifact, and `round` is the number of the current round: 1, 2, .... For the final scores of the
-    step, `round` is 0. `what` is the name of the stage in logs.
+    new problem instead. `round` is 0 for the final scores of a step or an evaluation. If
+    another round may follow, `round` is the number of the current round: 1, 2, .... The scores of
+    each such round are a separate artifact. `what` is the name of the stage in logs.
     """
     target = StageKeys(experiment.settings).scored(rollouts, round)
 
@@ -111,7 +111,7 @@ def score(
 def check_rewards(
     episodes: Sequence[Trajectory], scores: Sequence[Scored], unscored: float
 ) -> None:
-    """Check the scores of a few demonstrations that are played before a warm start as a test.
+    """Check the scores of the trial demonstrations, which are played first in a warm start.
 
     Raises GateClosed if more than two demonstrations lack a reward, and their share is above
     `unscored`. Demonstrations with the ending FAILED need no reward.
@@ -150,8 +150,8 @@ def _counted(
 ) -> list[LedgerRow]:
     """Set `kind` and `solved` in the rows of a ledger (a table with a row for each problem).
 
-    `kind` is the kind of the problem (see `ProblemSchedule.kind_of`). Problems of one kind share a
-    pass rate. `solved` is the number of episodes that solved the problem.
+    `kind` is the kind of the problem (see `ProblemSchedule.kind_of`). A pass rate is
+    computed for each kind. `solved` is the number of episodes that solved the problem.
     """
     kinds = {t.problem.id: schedule.kind_of(t.problem) for t in played}
     return [

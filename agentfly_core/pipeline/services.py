@@ -41,7 +41,7 @@ class TrainingServices:
 
     @property
     def learner(self) -> AsyncCheckpointer:
-        """The learner. Raises AssertionError if the run trains no weights."""
+        """The learner (`started`). Raises AssertionError if the run trains no weights."""
         assert self.started is not None, "update: none starts no learner"
         return self.started
 

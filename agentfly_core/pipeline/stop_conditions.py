@@ -15,7 +15,9 @@ from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
 class GateClosed(RuntimeError):
-    """A stage has too many failures. The message contains their number and their causes."""
+    """Raised to stop a stage, for example after too many failed episodes, or a violated limit of a
+    metric. The message contains the cause.
+    """
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
@@ -61,7 +63,7 @@ def stop_if_unscored(
 
 
 def stop_if_diverging(skipped: int, section: str) -> None:
-    """Raise GateClosed if the last three (or more) optimizer steps were all skipped.
+    """Raise GateClosed if the last three optimizer steps were skipped.
 
     A step is skipped if its gradients are not finite. `skipped` is the number of consecutive
     skipped steps. `section` is the settings section with the learning rate: `update` or
@@ -78,11 +80,10 @@ def stop_if_diverging(skipped: int, section: str) -> None:
 def lasting(
     signs: Signs, metrics: Mapping[str, float], before: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the number of consecutive steps in which each health sign was seen.
+    """Return for how many consecutive steps each health sign (limit on a metric) was violated.
 
-    A health sign is a condition on a metric, such as a low entropy. Example of a result:
-    `{"health/entropy": 2.0}`. `metrics` are the metrics of this step. `before` are the metrics of
-    the previous step.
+    Example: `{"health/entropy": 2.0}` if the entropy was too low in this step and in the previous
+    step. `metrics` are the metrics of this step. `before` are the metrics of the previous step.
     """
     return {
         f"health/{name}": before.get(f"health/{name}", 0.0) + 1.0 if sign.seen(metrics) else 0.0
@@ -143,7 +144,7 @@ def warnings(
 
     A sign with `steps: 3` causes a warning after 3, 6, 12, 24, ... consecutive steps. `advice` maps
     names of signs to texts that are added to their warnings. Raises GateClosed if a sign with the
-    setting `stop` was seen in at least `steps` consecutive steps.
+    setting `stop` was violated in at least `steps` consecutive steps.
     """
     raised = due(signs, metrics)
     texts = {
@@ -179,8 +180,8 @@ def _allow_unscored(
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
     """Raise GateClosed if there are more than `most` failures.
 
-    `causes` has the cause of each failure. `share` is the allowed share of failures, and the
-    message names the setting that contains it.
+    `causes` has the cause of each failure. The message names `setting`, the settings key of
+    the allowed share of failures (`share`).
     """
     if len(causes) > most:
         frequent = sentence("; ".join(cause for cause, _ in Counter(causes).most_common(3)))

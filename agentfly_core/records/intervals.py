@@ -10,8 +10,9 @@ from agentfly_core.system.formats.json_value import JSON
 
 Z95 = 1.959963984540054
 FEWEST = 8
-"""The smallest number of problems for which `mean` computes an interval. For 5 problems, the
-interval would contain the true mean in only 85 % of the cases.
+"""The smallest number of problems for which `mean` computes an interval. With fewer problems,
+the interval would be too narrow: for 5 problems, it would contain the true mean in only 85 % of the
+cases.
 """
 Interval = tuple[float, float]
 
@@ -143,7 +144,7 @@ def lower_bound(differences: Sequence[float], reach: float, level: float) -> flo
     The error rate is the probability of a bound above the true mean. The added values keep this
     rate near `level`. The list shows the largest error rates for 50 to 1,000 problems at a level of
     5 %. The first rate in each line is for two policies with equal success rates. The second rate
-    is for a new policy that is worse by the largest loss that a promotion accepts.
+    is for a new policy that is worse by the largest loss that the settings `promotion` allow.
 
     - without added values: 6.5 % and 19 %
     - with +reach and -reach (Bonett and Price 2012, Journal of Educational and Behavioral

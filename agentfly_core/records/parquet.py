@@ -78,8 +78,8 @@ SCORED = pa.schema(
     metadata={NUMBER: b"1"},
 )
 PROBLEM_1 = pa.schema(_texts("id", "prompt", "facts", "task"), metadata={NUMBER: b"1"})
-"""Schema of datasets in which no problem has `messages` or `tools`. It is still written, because
-the newer schema PROBLEM would change the digests of these datasets.
+"""Schema of datasets in which no problem has `messages` or `tools`. New files of such datasets
+still have this schema, because the newer schema PROBLEM would change their digests.
 """
 PROBLEM = pa.schema([*PROBLEM_1, *_OF_CHATS], metadata={NUMBER: b"2"})
 _SPAN_FIELDS = tuple(name for name, _ in _SPAN)
@@ -160,7 +160,7 @@ def trajectory_of(row: Mapping[str, Any]) -> record.Trajectory:
 
 
 def write_scores(path: Path, scores: Iterable[record.Scored]) -> None:
-    """Write scores in the order given."""
+    """Write scores to a file, in the order of `scores`."""
     rows = [
         {
             "trajectory_id": scored.trajectory_id,
@@ -190,7 +190,7 @@ def read_scores(path: Path) -> list[record.Scored]:
 
 
 def write_problems(path: Path, problems: Iterable[record.Problem]) -> None:
-    """Write problems in the order given.
+    """Write problems to a file, in the order of `problems`.
 
     If a problem has the field `messages` or `tools`, the file has schema 2, otherwise schema 1.
     """

@@ -115,7 +115,7 @@ class ProblemSchedule:
     def missing(self, used: Mapping[str, int]) -> dict[str, int]:
         """Return how many problems of each task a step still needs.
 
-        `used` maps each task to the number of its problems that the step already trains on.
+        `used` has, for each task, the number of problems that the step already trains on.
         """
         return {name: problems - used.get(name, 0) for name, problems in self.problems.items()}
 
@@ -123,8 +123,8 @@ class ProblemSchedule:
         """Return the row indices of a round's problems in the training split.
 
         With a curriculum, return the rows of all candidates. The method `chosen` draws the problems
-        from the candidates. `sizes` has the number of training problems of each task. Its tasks
-        must have the same order as in the training split.
+        from the candidates. `sizes` has the number of training problems of each task. The
+        tasks in `sizes` must have the same order as in the training split.
 
         Without nightly training, the problems of a task are used in passes. A pass shuffles all
         problems, and uses each problem at most once. The problems of a step come from one pass.

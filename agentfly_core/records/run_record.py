@@ -41,7 +41,8 @@ class RunRecord(TypedDict):
 
     - `settings`: the settings of the experiment
     - `site`: the settings of the site (machine) that the run used last
-    - `frozen`: for each role of a frozen (untrained) speaker, the digest of its policy or service
+    - `frozen`: maps each untrained role (kind of speaker) to the digest of its policy or model API,
+      or to SELF for the run's own policy
     - `code`: the digests of the source files
     - `accepted_code`: the changes of `code` that the user accepted
     - `model_digest`: the digest of the model's files, if the model is a local folder
@@ -76,8 +77,8 @@ class RunRecord(TypedDict):
 class Details(TypedDict, total=False):
     """Results of a finished run, as a part of summary.json.
 
-    Only experiments with rewards have the success fields. `evaluations` has more results of the
-    evaluations before and after training, under the keys `before` and `after`. `losses` has the
+    Only experiments with rewards have the success fields. `evaluations` has the evaluations before
+    and after training as JSON, under the keys `before` and `after`. `losses` has the
     losses of each round of the warm start (supervised fine-tuning). The summary of a run with
     training steps does not contain `losses`. An interval is `[low, high]`.
     """

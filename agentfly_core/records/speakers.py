@@ -132,7 +132,7 @@ def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored
 
     The speakers `worker` and `worker/2` have the same role `worker`. Unless they have separate
     rewards, the result has one entry for the role: their mean reward. Trained speakers without a
-    turn are left out. If no speaker remains, the result has all speakers.
+    turn are left out. If no trained speaker has a turn, the result has the rewards of all speakers.
     """
     # a speaker without a turn has no tokens to train
     trained = [one for one in episode if one.turns and not one.policy] or episode

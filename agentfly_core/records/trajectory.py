@@ -88,7 +88,7 @@ class Sampled:
     `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. If the agent
     requests entropies, `entropies` has the entropy of each token's distribution in nats (with vLLM,
     an estimate). `trained` is False for tokens that the policy did not choose, such as a forced end
-    of reasoning. Raises ValueError if the three lengths differ, but `entropies` may be empty.
+    of reasoning. Raises ValueError if `logprobs` or non-empty `entropies` have a wrong length.
     """
 
     tokens: tuple[int, ...]
@@ -286,7 +286,7 @@ class Trajectory:
     - `observed`: the value of each reward that reads an environment, by the reward's name
     - `error`: the error message, if the ending is FAILED or AGENT_ERROR
     - `answered`: the answer that the agent set
-    - `policy`: empty for a trained role, else for example `run:demo@7`, `endpoint:gpt` or `self`
+    - `policy`: the policy of an untrained role, such as `run:demo@7`; empty for a trained role
     """
 
     id: str

@@ -83,7 +83,7 @@ def examples(mistaken: Callable[[str], Iterable[str]]) -> Callable[[Problem], Ex
 
 
 def _checked(values: object, problem: Problem, name: str) -> list[str | int | float]:
-    """Check a list of texts and numbers, and return it. Outer white space of texts is removed.
+    """Check a list of texts and numbers. Return the list without outer white space in its texts.
 
     Raises ValueError if `values` is not a list, or if the list is empty. Also raises ValueError for
     empty texts, for infinite numbers and NaN, and for values of other types.

@@ -21,9 +21,9 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
     """Run `work` in a fork of this process, with limits of CPU time and memory. Return the result.
 
-    This process must have a single thread. Returns None if `work` raises an error or exceeds a
-    limit. Raises RuntimeError if the fork was killed for a different reason, or if its limits could
-    not be set.
+    This process must have a single thread. Returns None if `work` raises an error, crashes or
+    exceeds a limit. Raises RuntimeError if SIGKILL or SIGTERM ends the fork, or if the limits
+    cannot be set.
     """
     read, write = os.pipe()
     if (child := os.fork()) == 0:

@@ -171,10 +171,10 @@ def _in_words(match: re.Match[str]) -> str:
 
 
 def _is_excluded(answer: str, right: str, prompt: str) -> bool:
-    """Whether an answer is wrong even without a comparison of values.
+    """Whether an answer is ruled out before its value is compared with the right answer.
 
-    An answer is wrong if it is empty, has unbalanced braces, or is copied from the prompt (except
-    numbers). An equation is wrong if the right answer is not an equation.
+    An answer is ruled out if it is empty, has unbalanced braces, or is copied from the prompt
+    (except numbers). An equation is ruled out if the right answer is not an equation.
     """
     return (
         not answer

@@ -31,7 +31,7 @@ async def qa_em(trajectory: Trajectory) -> float:
 
 @reward(examples=_EXAMPLES)
 async def qa_f1(trajectory: Trajectory) -> float:
-    """The F1 score of the words in the answer and in a right answer.
+    """The F1 score of the words in the answer, compared with the words in a right answer.
 
     Of several right answers, the answer with the highest F1 score counts. Words are normalised as
     in `qa_em`. If the right answer is "Peru", the answer "Lima in Peru" has the precision 1/3 and

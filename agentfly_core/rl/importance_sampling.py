@@ -2,9 +2,9 @@
 
 `old` is the log-probability of a token that the learner computes, and `rollout` is the
 log-probability that the sampler computed. No gradient flows through w. The methods `weights`
-return a factor for the loss of each token. The metric `mismatch/masked_share` is the share of
-tokens with w above `cap`, or not between `low` and `high`. Some classes compute one w for each row
-instead. The share then includes all tokens of such a row.
+return a factor for the loss of each token. Some classes compute one w for each row, which applies
+to all tokens of the row. The metric `mismatch/masked_share` is the share of tokens with w above
+`cap`, or with w outside of the interval from `low` to `high`.
 
 Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"
 (August 2025); Liu, Li et al., "When Speed Kills Stability: Demystifying RL Collapse from the

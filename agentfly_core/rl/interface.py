@@ -68,8 +68,8 @@ class Needs:
     """
 
     reference: str | None = None
-    """The reference policy, which computes `reference_logprobs`: `start` or `run:NAME@STEP`. None
-    if the algorithm does not use a reference policy.
+    """The reference policy, which computes `reference_logprobs`: `start` (the policy before step 1)
+    or `run:NAME@STEP`. None if the algorithm does not use a reference policy.
     """
 
     old_logprobs: bool = False
@@ -83,7 +83,7 @@ class Needs:
     """
 
     greedy_episode: bool = False
-    """Whether each problem has an additional greedy episode, for `Outcomes.baselines`."""
+    """Whether each problem has an additional greedy episode, whose reward is the baseline."""
 
     compares_group: bool = False
     """Whether advantages are differences from a baseline of the group. In a group with one episode

@@ -31,7 +31,9 @@ def _a_policy(where: str) -> str:
 
 
 ReferencePolicy = Annotated[str, AfterValidator(_a_policy)]
-"""The setting `reference`: `start`, which is the policy before step 1, or `run:NAME@STEP`."""
+"""The setting `reference`: `start` (the policy before step 1), or `run:NAME@STEP` (the policy after
+a step of a run).
+"""
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: KLEstimator) -> Tensor:
@@ -58,7 +60,9 @@ class NoKL(Section):
     in_rewards: ClassVar[bool] = False
 
     def add_needs(self, needs: Needs) -> Needs:
-        """Add the needs of this penalty, such as a reference policy, to an algorithm's needs."""
+        """Add the requirements of this penalty, such as a reference policy, to the requirements
+        `needs` of an algorithm.
+        """
         return needs
 
     def after(self, before: Mapping[str, float]) -> Self:

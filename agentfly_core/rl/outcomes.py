@@ -1,5 +1,5 @@
-"""The outcomes of an update: the rewards of trajectories and of tokens, the values of each single
-reward, and the groups of trajectories. Advantages compare the rewards within each group.
+"""The outcomes of an update: the rewards of trajectories and of tokens, the unweighted values
+of each reward, and the groups of trajectories. Advantages compare the rewards within each group.
 """
 
 import math
@@ -43,15 +43,15 @@ class Outcomes:
                       without a state key, the entry is the text of the messages since the
                       previous turn.
         leaves        ((0, 0), (1,))                 for each turn, the index of the trajectory that
-                      sampled the turn. A fork is a trajectory that branched off from its
-                      parent. Its first turns were sampled by the parent or the parent's ancestors.
+                      sampled the turn. A fork is a trajectory that begins with turns of another
+                      trajectory, the parent. The parent or its ancestors sampled these turns.
         baselines     tensor([0.0, 0.0])             float64 [n], the reward of the greedy episode
                                                      of the group, nan without a greedy episode
         tasks         {"single": (0, 1)}             the trajectories of each task
 
-    An entry in `parts` is nan if the task of the trajectory does not have this reward. If several
-    speakers have the same role, such as worker and worker/2, an episode has a trajectory for each
-    of them.
+    An entry in `parts` is nan if the task of the trajectory does not have this reward. If an
+    episode has several trained speakers, such as worker and worker/2, the episode has a trajectory
+    for each of these speakers.
     """
 
     rewards: Tensor
@@ -178,10 +178,9 @@ def _leaves(
 ) -> tuple[tuple[int, ...], ...]:
     """Return, for each turn of each trajectory, the number of the trajectory that sampled the turn.
 
-    A fork is a trajectory that branched off from its parent. Turns before that point were sampled
-    by the parent or the parent's ancestors, and the fork contains them, too. The number of a
-    trajectory is its index in [*trajectories, *left_out]. A parent that is not in this list gets
-    the next unused number.
+    A fork is a trajectory that begins with turns of another trajectory, the parent. The parent or
+    its ancestors sampled these turns. The number of a trajectory is its index in [*trajectories,
+    *left_out]. A parent that is not in this list gets the next unused number.
     """
     everything = [*trajectories, *left_out]
     numbers = {one.id: number for number, one in enumerate(everything)}

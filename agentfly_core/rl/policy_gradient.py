@@ -56,9 +56,7 @@ class PolicyGradient(ABC):
 
     @property
     def needs(self) -> Needs:
-        """The combined requirements of the policy loss, the importance weights and the KL penalty,
-        for example that the update computes old log-probabilities.
-        """
+        """The requirements of the policy loss, the importance weights and the KL penalty."""
         ratio, corrects = self.policy_loss.needs_old, self.correction is not None
         needs = Needs(
             old_logprobs=ratio or corrects,

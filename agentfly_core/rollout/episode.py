@@ -60,7 +60,7 @@ class Episode(Speaker):
     - `closing`: the tool results after the last reply; the model has not read them
     - `speakers`: all speakers; the first one is the main speaker
     - `session`: the sampler of the replies, shared with concurrent episodes
-    - `makes`: maps each role that a chat service plays to a function that creates its speakers
+    - `makes`: for each role that an external chat service plays, a function that makes its speakers
     - `counts`: counts of events, which become metrics
     """
 
@@ -98,7 +98,7 @@ class Episode(Speaker):
 
     @property
     def problem(self) -> Problem:
-        """The problem. Its `facts` are a copy, so changes do not affect other episodes."""
+        """The problem. Its `facts` (data for rewards) are a copy that only this episode uses."""
         return self.state.problem
 
     @property
@@ -170,9 +170,9 @@ class Episode(Speaker):
         coroutine separately: they count the coroutine's own replies and the replies before
         `gather`.
 
-        If coroutines raise errors, one of the errors is raised after all coroutines have ended:
-        the first error of another class than EpisodeOver, or else the first EpisodeOver. Raises
-        ServiceFailure if the coroutines wait for each other.
+        If coroutines raise errors, the first error in the order of `work` is raised after all
+        coroutines have ended. Other errors take precedence over EpisodeOver. Raises ServiceFailure
+        if the coroutines wait for each other.
         """
         branch = self.history
         branches = branch.fork(len(work))
@@ -306,8 +306,8 @@ class Episode(Speaker):
     async def _open(self, trunk: EpisodeBranch, count: int) -> None:
         """Count `count` more open branches of `trunk`, and report them to the sampler.
 
-        The sampler counts running coroutines. If no other branch is open, the first branch is not
-        reported. It replaces `trunk`, which requests no replies while branches are open.
+        The sampler counts running coroutines. The first open branch is not reported, because it
+        takes the place of `trunk`, which requests no replies while branches are open.
         """
         for _ in range(count):
             if trunk.parts:

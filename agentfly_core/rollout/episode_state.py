@@ -26,7 +26,7 @@ from agentfly_core.system.formats.text import fault
 R = TypeVar("R")
 STATE_SECONDS = 30.0
 current_branch: ContextVar[EpisodeBranch | None] = ContextVar("branch", default=None)
-"""The history of replies that `Episode.gather` or `Episode.branch` made for the running coroutine.
+"""The history of replies of the running coroutine, set by `Episode.gather` and `Episode.branch`.
 
 The value is None in coroutines outside of both methods.
 """
@@ -57,7 +57,7 @@ class EpisodeState:
     over: bool = False
     """Whether the agent has ended. Requests from its remaining asyncio tasks are refused."""
     _opened: int = 0
-    """The number of running branches (concurrent coroutines) reported to the sampler, minus 1."""
+    """The number of calls of `open` minus the number of calls of `close` before the agent ended."""
     _requests: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @property
@@ -123,7 +123,7 @@ class EpisodeState:
             self.children.append(ForkOrigin(path, snapshot, facts, before_reply))
 
     async def begin_at(self, origin: ForkOrigin) -> None:
-        """Restore the environments and the problem's facts to their state at the fork `origin`.
+        """Restore the environments and `Problem.facts` (data for rewards) as of the fork `origin`.
 
         A forked episode calls this method after it has repeated the replies of the original
         episode. Without a snapshot in `origin`, nothing is restored. In this case, the forked

@@ -69,14 +69,14 @@ class Cast(SamplerSession):
             session.open()
 
     def close(self) -> None:
-        """Count one running branch (concurrent coroutine) less in each sampler session."""
+        """Count one running branch (concurrent coroutine) fewer in each sampler session."""
         for session in self.sessions:
             session.close()
 
     def of(self, speaker: str) -> SamplerSession:
         """Return the sampler session of the policy that replies for a speaker.
 
-        For a speaker of a chat service, there is no such session, so return this Cast.
+        For a speaker of a chat service (model API), this Cast is returned instead.
         """
         role = speaker.partition("/")[0]
         # a chat service answers requests one by one, and has no hidden states

@@ -70,6 +70,7 @@ class EpisodeSpec:
       episodes are not played again.
     - `suspects`: ids of episodes that may have killed a worker process. These episodes are played
       one by one after all other episodes.
+    - `role`: the use of the episode: "train", "baseline", "evaluation" or "demonstration"
     """
 
     problem: Problem
@@ -211,7 +212,7 @@ class Sampling(TypedDict, total=False):
       contain the string at which the reply ended.
     - `temperature`: the sampling temperature. Replies at 0 are greedy and are not used in training.
     - `max_tokens`: the maximum length of the reply in tokens
-    - `thinking`: switches reasoning on or off. Only the template `model` supports this setting.
+    - `thinking`: switches reasoning on or off. This requires `template: model`.
     - `tools`: the tool schemas in the prompt. By default, these are the speaker's tools. Other
       schemas start a new conversation. The agent's own code must then answer the tool calls.
     - `entropies`: record the entropy of each sampled token's distribution in `Reply.entropies`
@@ -349,7 +350,7 @@ class EpisodeRules:
         """Return the ending of the episode if a reply reached a limit of the episode, else None.
 
         - `prompt`: the number of tokens in the prompt of the reply
-        - `left`: the number of tokens that the episode was still allowed to sample
+        - `left`: the number of tokens that the episode was still allowed to sample before the reply
         """
         tokens = sum(len(span.tokens) for span in sampled)
         if sampled[-1].finish != "length":

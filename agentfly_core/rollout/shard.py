@@ -121,10 +121,10 @@ async def collect(
 
     After each episode, `watch` is called with the trajectory of the speaker that gave the final
     answer, or of the main speaker if no speaker gave an answer. Forks (copies of an episode that
-    continue on their own), and spare episodes that no fork replaces (see `EpisodeSpec.spares`), are
-    played after all other episodes have ended. Forks of these forks are played in a further round,
-    and so on. The composition of sampler batches is therefore independent of the speed at which
-    single episodes end.
+    continue on their own) are played after all other episodes have ended. The same applies to spare
+    episodes that no fork replaces (see `EpisodeSpec.spares`). Forks of these forks are played in a
+    further round, and so on. The composition of sampler batches is therefore independent of the
+    speed at which single episodes end.
 
     At most `spec.at_once` episodes that need environments run at once. If one of the environment
     classes has a lower limit, this lower limit applies. So a running episode never waits for an
@@ -177,8 +177,9 @@ class _ShardPlay:
     played: list[PlayedEpisode] = field(default_factory=list)
 
     async def all(self, episode_specs: Sequence[EpisodeSpec]) -> dict[str, float]:
-        """Play all episodes, then their forks, and the spare episodes that no fork replaces.
+        """Play all episodes, and then their forks (copies that continue on their own).
 
+        Spare episodes that no fork replaces are played with the forks; see `EpisodeSpec.spares`.
         Return the metrics of the environments.
         """
         rows, numbers = _rows(episode_specs, self.spec), Counter[tuple[str, int]]()

@@ -51,8 +51,8 @@ class Context:
         """Return hidden states at the last token of the prompt that `reply` would use for `read`.
 
         `layers` are indices of layers; None means all layers. Nothing is appended or recorded.
-        Raises NoReply if the policy is not sampled in process, and ValueError for an unknown layer.
-        For a prompt that is too long, raises the same errors as `reply`.
+        Raises NoReply if a function, a chat service or vLLM samples the replies, and ValueError for
+        an unknown layer. For a prompt that is too long, raises the same errors as `reply`.
         """
         before = self._last
         new = (*self._begin, *read) if before is None else read
@@ -363,9 +363,9 @@ class Speaker:
     ) -> EpisodePlace:
         """Return the key of a reply in the episode. The key does not depend on timing.
 
-        In the conversation that begins with the episode's first messages, the key is the reply's
-        index, unless another reply has this index. Other keys have the speaker, the prompt's
-        digest, the count of earlier replies to this prompt, and the index of the `gather` branch.
+        The key is either the reply's index in the episode's first conversation, or consists of the
+        speaker, the prompt's digest, the count of earlier replies to this prompt, and the index of
+        the `gather` branch.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

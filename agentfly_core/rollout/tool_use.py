@@ -16,7 +16,7 @@ from agentfly_core.system.formats.text import clip, did_you_mean
 
 @dataclass
 class ToolUse:
-    """Executes the tool calls of a speaker in an episode."""
+    """Executes the tool calls of a speaker, i.e. a participant of an episode."""
 
     state: EpisodeState
     name: str

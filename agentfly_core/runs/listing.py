@@ -100,7 +100,7 @@ class Listed:
 
     @property
     def words(self) -> str:
-        """The text of this run in which `agentfly list --filter TEXT` searches for TEXT."""
+        """The text of this run that `agentfly list --filter TEXT` searches for TEXT."""
         return " ".join(
             (self.name, self.experiment, self.state, *self.tags, *settled(self.changed))
         )
@@ -132,7 +132,7 @@ class Unreadable:
 
     @property
     def words(self) -> str:
-        """The text of this run in which `agentfly list --filter TEXT` searches for TEXT."""
+        """The text of this run that `agentfly list --filter TEXT` searches for TEXT."""
         return f"{self.name} damaged"
 
 
@@ -314,8 +314,9 @@ def only(runs: Sequence[ListedRun], wanted: Sequence[str]) -> list[ListedRun]:
     """Return the runs that meet all conditions in `wanted`.
 
     A condition is KEY=VALUE, such as `state=stopped` or `update.learning_rate=3e-4`. A condition
-    without "=" is a text that the attribute `words` of the run must contain. Raises ValueError if
-    no run has the key, or if the key does not have the value in any run.
+    without "=" is a text that the attribute `words` of the run must contain. Raises ValueError
+    if there are readable runs, but none of them has the value for the key. The name of a state,
+    such as "stopped", is valid even if no run has this state.
     """
     kept, readable = list(runs), [run for run in runs if isinstance(run, Listed)]
     for condition in wanted:

@@ -32,9 +32,9 @@ from agentfly_core.system.formats.json_value import JSON
 
 ZERO_SPREAD = "rollout/zero_spread_groups"
 Cause = Literal["text", "calls", "earlier"]
-"""How an agent changed the conversation before its next request. It changed the text of an earlier
-reply (`text`), the calls of an earlier reply (`calls`), or only earlier messages or tools
-(`earlier`).
+"""What an agent changed in the conversation before its next request: the text of an earlier reply
+(`text`), the tool calls of an earlier reply (`calls`), or other messages or the tools, with all
+replies unchanged (`earlier`).
 """
 CAUSES: tuple[Cause, ...] = ("text", "calls", "earlier")
 
@@ -58,8 +58,8 @@ def rollout_metrics(
     - `tokens_per_second`: the number of sampled tokens divided by the seconds in which at least one
       episode was played
     - `zero_spread_groups`: the share of problems with the same reward in all scored episodes. If
-      several speakers (agents) are trained, each of them must have the same reward in all of these
-      episodes.
+      several speakers (agents) are trained, the reward of each speaker must be the same in all of
+      its scored episodes.
     - `avg_bad_calls`: unreadable calls, plus calls of tools that are not in `tools`
     - `tool_calls/NAME`, `tool_errors/NAME`: computed only for tools in `tools`, because a model may
       invent names

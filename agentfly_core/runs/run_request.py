@@ -97,9 +97,9 @@ def similar_run(store: Store, settings: Mapping[str, JSON]) -> RunRecord | None:
     """Return an existing run that could be continued instead of starting a run with `settings`.
 
     The existing run may have other code or fewer steps. All other settings are the same. If
-    several runs fit, the newest run with the same code is returned, or else the newest run. A run
-    with the same code and the same number of steps is skipped, because a user who repeats such a
-    run under a new name wants a second run.
+    several runs fit, the newest run with the same code is returned. If none has the same code, the
+    newest run is returned. A run with the same code and the same number of steps is skipped,
+    because a user who repeats such a run under a new name wants a second run.
     """
     free: dict[str, JSON] = {"code": 0, "steps": 0}
 

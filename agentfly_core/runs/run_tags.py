@@ -21,10 +21,10 @@ def tags_of(store: Store, run: str) -> tuple[str, ...]:
 def change_tags(
     store: Store, run: str, added: Sequence[str], removed: Sequence[str]
 ) -> tuple[str, ...]:
-    """Add and remove tags of a run, and return the tags that it now has.
+    """Add and remove tags of a run, and return all tags of the run after the change.
 
-    The next sync of the run with MLflow sends the tags. Raises ValueError if a tag is not a single
-    word.
+    The next sync of the run with MLflow sends the tags. Raises ValueError if an added tag is not
+    a word of letters, digits, ".", "_" and "-".
     """
     if wrong := [word for word in added if not WORD.fullmatch(word)]:
         raise ValueError(

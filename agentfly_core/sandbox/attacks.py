@@ -32,8 +32,8 @@ class Attack:
       successful if the code prints "REACHED" or the secret.
     - `limits`, `collect`: the limits of the execution, and the names of the files to return
     - `probe`: whether the attack is also made before a process uses a sandbox for the first time.
-      A sandbox that does not stop all these attacks is not used. The backend `unsafe` is not
-      checked.
+      A sandbox is used only if it stops all these attacks. The backend `unsafe` is used without
+      this check.
     """
 
     name: str

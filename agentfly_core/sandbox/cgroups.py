@@ -60,7 +60,7 @@ class Cgroup:
         return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
     def removed(self) -> bool:
-        """Remove all control groups of the execution. Return False if processes are left."""
+        """Remove all control groups of the execution. Return False if a group is still in use."""
         for folder in self.folders:
             try:
                 folder.rmdir()

@@ -16,7 +16,7 @@ from agentfly_core.sandbox.preflight import chosen
 ADDRESS = f"http://{guest.HOST}:{guest.PORT}"
 """The address at which programs in the sandbox reach the server that this process runs."""
 FOLDERS = {"HOME": "/sandbox", "TMPDIR": "/tmp"}
-"""Environment variables that contain the program's private folders in the sandbox."""
+"""Environment variables with the paths of the program's private folders in the sandbox."""
 _BEGIN = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from agentfly_core.sandbox.guest.confined import main; main()"

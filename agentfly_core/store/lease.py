@@ -111,7 +111,7 @@ def only_writer(store: Store, uri: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A function that returns a monotonic time in seconds, and a function that sleeps for seconds.
+    """A clock: `now` returns a monotonic time in seconds, and `sleep` waits for a time in seconds.
 
     Tests replace both functions.
     """

@@ -141,10 +141,10 @@ class Remote:
         return []
 
     def remove(self, uri: str, first: str) -> None:
-        """Remove all objects of a folder, beginning with the files that have the name `first`.
+        """Remove all objects of a folder. Files with the name `first` are removed first.
 
-        If manifests are removed first, a folder does not look complete after an interrupted
-        removal.
+        If `first` is the name of the manifest, an interrupted removal leaves a folder without a
+        manifest. Such a folder does not count as complete.
         """
         with self.asking("list", uri):
             paths = self.fs.find(self.path(uri))

@@ -1,7 +1,8 @@
 """File locks on GPUs and CPU slots. All projects and users of the machine share the locks.
 
-CPU slots limit how many runs that Prefect workers have started can run at a time on the CPU. The
-kernel frees a lock when the process that holds it ends. Child processes do not inherit locks.
+CPU slots limit the number of simultaneous runs on the CPU. Only runs that a Prefect worker has
+started lock a CPU slot. The kernel frees a lock when the process that holds the lock ends. Child
+processes do not inherit locks.
 """
 
 import fcntl

@@ -10,13 +10,13 @@ LINE = re.compile(r"(\S+)\s+slots=([1-9]\d{0,5})")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000"}
 """With these variables, waiting OpenMP threads spin for 250 microseconds before they sleep. Waking
-them is slow on virtual machines, and longer spinning would take the cores from other services."""
+threads is slow on virtual machines, and longer spinning would take cores from other services."""
 TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
 """The environment variable that lets glibc keep freed memory for the next training update.
-Otherwise a virtual machine may need 2 s to provide each GiB again. The dict is empty for glibc
-before 2.36, which does not support the thresholds in TUNABLES.
+Without the variable, a virtual machine may need 2 s to provide each GiB again. The dict is empty
+for glibc before 2.36, which does not support the thresholds in TUNABLES.
 """
 
 

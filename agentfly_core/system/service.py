@@ -30,8 +30,8 @@ RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 LONGEST = 1800.0
-"""The maximum time in seconds until a service is ready. At the end of a service, its supervisor
-process has 5 seconds more (GRACE) than this time to exit.
+"""The maximum time in seconds until a service is ready. When a service is ended, its supervisor
+process has at most LONGEST + GRACE seconds to exit.
 """
 TAIL = 12
 PREFIX = re.compile(
@@ -148,8 +148,8 @@ class Service:
 def owned_environment(inherited: Iterable[str], env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables for a child process.
 
-    These are the variables in `env`, and some variables of this process: PATH, HOME and other
-    standard ones (see INHERITED), and those named in `inherited`. A further variable identifies
+    The result has the variables in `env`. From the environment of this process, it has the
+    variables named in INHERITED (such as PATH) and in `inherited`. A further variable identifies
     this process. If this process dies, a later run finds the child by this variable and kills it.
     """
     names = (*INHERITED, *inherited)

@@ -125,8 +125,8 @@ async def play_all(
     """Play episodes in new environments. Return trajectories, timings and metrics.
 
     An episode has a trajectory for each speaker (participant with its own conversation). After
-    each episode, `watch` is called with the trajectory of the speaker that gave the answer, or of
-    the main speaker if no speaker gave an answer.
+    each episode, `watch` is called with the trajectory of the speaker that gave the answer. If no
+    speaker gave an answer, `watch` gets the trajectory of the speaker with the agent's name.
     """
     async with ResourceManager(spec.limits) as resources:
         return await collect(episodes, spec, sampler, watch, resources)
@@ -145,10 +145,10 @@ async def play(
     `replies` is a list or a policy. A reply in a list is a text, a tool call, or a list of tool
     calls. A policy is an `async def` that gets a `Conversation` and returns a reply.
 
-    By default, `max_turns` is the length of the list, or 100 for a policy. To set limits, rewards
-    or an agent, pass `spec=rollout_spec(...)`. Returns the trajectory of the speaker that gave the
-    answer, or of the main speaker if no speaker gave an answer; `play_all` returns the trajectories
-    of all speakers. Errors of the agent are raised.
+    By default, the maximum number of turns is the length of the list, or 100 for a policy. To set
+    limits, rewards or an agent, pass `spec=rollout_spec(...)`. Returns the trajectory of the
+    speaker that gave the answer. If no speaker gave an answer, returns the trajectory of the
+    speaker with the agent's name. Errors of the agent are raised.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)

@@ -42,7 +42,7 @@ def as_letters(trajectory: Trajectory) -> str:
 
 
 def loss_mask(trajectory: Trajectory) -> str:
-    """Return a character for each token of a trajectory: `x` if it is trained, else `.`."""
+    """Return a character for each token of a trajectory: `x` if the loss uses it, else `.`."""
     return "".join(
         "." * len(turn.given.tokens)
         + "".join(

@@ -27,7 +27,7 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 29500,
 }
-"""Environment variables for a learner with a single rank, which does not use MASTER_PORT."""
+"""Environment variables for a learner with one rank. Such a learner does not use MASTER_PORT."""
 REPLY: TypeAdapter[jobs.WorkerReply] = TypeAdapter(jobs.WorkerReply)
 
 
@@ -58,8 +58,8 @@ def _started(world: Mapping[str, Sequence[int | str]], device: str) -> list[str]
     """Return the command that each node runs.
 
     With several ranks, the command starts the launcher of DeepSpeed, which starts the workers. With
-    a single rank, it starts the worker directly. `world` maps each node to its GPUs, or to its
-    ranks on CPUs.
+    a single rank, the command starts the worker directly. `world` maps each node to its GPUs, or to
+    its ranks on CPUs.
     """
     rank, *others = (rank for node in world.values() for rank in node)
     if not others:  # the launcher imports DeepSpeed and torch, which costs 2 s and 200 MB

@@ -88,8 +88,8 @@ def _with_spread(
 ) -> list[Trajectory]:
     """Leave out the trajectories of a problem if all its episodes have the same reward.
 
-    If episodes have several speakers, the function `earned_by_speaker` returns a reward for each
-    speaker or role. A problem is left out only if none of these rewards differs between episodes.
+    If episodes have several speakers, a problem is kept if at least one speaker or role (see
+    `earned_by_speaker`) has different rewards in different episodes.
     """
     problems: defaultdict[str, list[Earned]] = defaultdict(list)
     for episode in by_episode(trajectories):

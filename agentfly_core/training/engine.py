@@ -211,8 +211,7 @@ def write_policy(engine: DeepSpeedEngine, source: Path, folder: Path) -> None:
     """Write the policy of an engine to a folder.
 
     The tokenizer is copied from the folder `source`. A probe, i.e. the policy's log-probabilities
-    of test tokens, is also written. It is used to check samplers. All ranks must call this function
-    together.
+    of test tokens, is also written, to check samplers. All ranks must call this function together.
     """
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}

@@ -1,4 +1,4 @@
-"""Update jobs, and the messages between the workers of the learner and their client."""
+"""The inputs of policy updates, and the messages between the learner's workers and their client."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -67,7 +67,7 @@ class LearnerFailed(RuntimeError):
 
 
 class WorkerMessage(BaseModel):
-    """A message between the workers and their client. It is sent as a line of JSON.
+    """A message between the learner's workers and their client, sent as a line of JSON.
 
     Each request has its own connection.
     """
@@ -99,7 +99,7 @@ class SavePolicy(WorkerMessage):
 
 
 class SaveState(WorkerMessage):
-    """A request to save the state with the label `label` in a folder.
+    """A request to save the learner state with the label `label` in a folder.
 
     The learner sends two replies of the type Result: the first after the state is copied in memory,
     and the second after the copy is written to the folder.

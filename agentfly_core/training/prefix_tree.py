@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 SMALL = 2048
-"""The number of tokens up to which the cost of attention does not limit the size of a tree."""
+"""For trees with at most this number of tokens, `build_trees` ignores the cost of attention."""
 
 
 @dataclass(frozen=True)

@@ -98,10 +98,10 @@ class Updater:
     ) -> RolloutBatch:
         """Return the batch with the log-probabilities and critic values that the algorithm needs.
 
-        `steps` is the number of optimizer steps of the update. If the algorithm needs old
-        log-probabilities, this function adds them if `steps` is above 1, if the algorithm has a
-        critic, or if the advantages depend on log-probabilities or critic values. Otherwise, the
-        forward pass of the single optimizer step computes them. With the setting
+        `steps` is the number of optimizer steps of the update. Old log-probabilities that the
+        algorithm needs are added in three cases: `steps` is above 1, the algorithm has a critic, or
+        the advantages depend on log-probabilities or critic values. In all other cases, the forward
+        pass of the single optimizer step computes them. With the setting
         `update.old_logprobs: sampler`, the old log-probabilities in the batch do not change.
         """
         if reference is not None:

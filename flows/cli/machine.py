@@ -57,8 +57,8 @@ def admit(
 ) -> int:
     """Try whether this machine can train a model.
 
-    The command tries the files, the tokenizer, the learner and the samplers, in the order in which
-    a run needs them.
+    The command checks the model's files, then the tokenizer, the learner and the samplers, in the
+    order in which a run needs them.
 
     Args:
         model: a hub id, a folder, `package:NAME` or `nano:NAME`

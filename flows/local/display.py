@@ -281,7 +281,7 @@ def show_summary(store: Store, summary: Summary) -> None:
 
 
 def next_commands(store: Store, run: str) -> list[str]:
-    """Return `agentfly` commands that use the policy of a run, to show after a warm start."""
+    """Return `agentfly` commands to show after a warm start. They use the policy of the run."""
     record = known_run(store, run)
     what, overrides = experiment_of(record)
     policy = ("--policy", f"run:{run}")

@@ -24,7 +24,7 @@ SERVES = "AGENTFLY_SERVES"
 GUARD = "PREFECT_SERVER_API_AUTH_STRING"
 """The environment variable with the login of a Prefect server, as NAME:PASSWORD."""
 REACHED = {"127.0.0.1", "0.0.0.0", "::"}
-"""Listening addresses of servers that accept connections to 127.0.0.1."""
+"""A server that listens at one of these addresses accepts connections to 127.0.0.1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ def create_schedule(client: SyncPrefectClient) -> None:
 def scheduled_date(flow_run: FlowRun) -> date:
     """Return the date on which a flow run starts, in the time zone of its schedule.
 
-    For a flow run without a schedule, the date is in the local time zone. Scheduled flow runs use
-    the schedule's time zone, because two of them could have the same local date when clocks change.
+    For a flow run without a schedule, the date is in the local time zone. The local date would not
+    be unique for scheduled flow runs: two of them can have the same local date when clocks change.
     """
     if scheduled := SCHEDULED.match(flow_run.idempotency_key or ""):
         return date.fromisoformat(scheduled[1])

@@ -133,8 +133,8 @@ def nights(api: str, ping_url_env: str) -> Finding:
     """Check that nights (nightly training runs) are scheduled, and that failures are reported.
 
     If `ping_url_env` is given, this environment variable must contain the URL that is called after
-    each night. Otherwise Prefect must have a block for alarms. `api` is the address of the Prefect
-    API.
+    each night. Otherwise Prefect must have the block `agentfly-alarms`, which sends messages. `api`
+    is the address of the Prefect API.
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError

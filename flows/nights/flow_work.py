@@ -106,7 +106,7 @@ class Match:
     """A comparison of two policies on the held-out problems of an experiment.
 
     If the store lacks episodes, a sampler and workers are started to play these episodes. `owner`
-    is the name of their nightly run, and `logs` is the folder of their logs. An example is
+    is the name of the nightly run that uses them, and `logs` is the folder of their logs. Example:
     `Match(experiment, champion, challenger, "nightly-2026-11-21",
     Path(".agentfly/logs/nightly-2026-11-21"))`.
     """

@@ -54,8 +54,8 @@ class ChatService:
     def room(self) -> asyncio.Semaphore:
         """The semaphore that limits concurrent requests on the running event loop.
 
-        Each event loop has its own semaphore. If a new event loop has replaced a blocked one, the
-        unfinished requests of the blocked loop do not delay requests of the new loop.
+        Each event loop has its own semaphore. So unfinished requests of a blocked event loop do not
+        delay the requests of a new event loop.
         """
         room = asyncio.Semaphore(self.settings.concurrency)
         return self._rooms.setdefault(asyncio.get_running_loop(), room)

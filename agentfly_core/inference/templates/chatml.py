@@ -151,7 +151,7 @@ class Hermes:
                     yield from self._block(message.role, message.content)
 
     def _block(self, role: str, text: str) -> tuple[int, ...]:
-        """Encode a message between `<|im_start|>` and `<|im_end|>`, which become added tokens."""
+        """Encode a message between the added tokens `<|im_start|>` and `<|im_end|>`."""
         encoded = self._text.encode(f"{self._before}{role}\n{text}{self._behind}")
         return (*encoded, *self._after)
 

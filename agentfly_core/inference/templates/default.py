@@ -8,7 +8,7 @@ from agentfly_core.models.type_names import PreTrainedTokenizerBase
 
 
 def default_template(tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
-    """Return the chat template that `template.use: default` means for a model.
+    """Return the chat template of a model for the setting `template.use: default`.
 
     The result is the model's own chat template. In three cases, the result is instead Hermes, i.e.
     ChatML with tool calls as JSON:

@@ -18,7 +18,7 @@ from agentfly_core.records.trajectory import BadCall, Message, ToolCall
 Call = ToolCall | BadCall
 QUESTION = Message("user", "?")
 OTHER = "\U0010fffe"
-"""A text for test messages, to find it in the rendered chat. No template writes it by itself."""
+"""A placeholder text for test messages. No template writes this text by itself."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Replies:
     Replies are parsed with the tokenizer's `response_template`, if the tokenizer has this template
     and the chat template can render tools and calls. Otherwise, or if `response_template` raises an
     error, replies are parsed with the tool-call format `markup.calls`, such as "hermes". If the
-    format is unknown (""), a reply with such an error becomes a BadCall.
+    format is unknown (""), a reply that raises such an error becomes a BadCall.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -91,8 +91,8 @@ class Replies:
         """Parse a reply with the tokenizer's `response_template`.
 
         Returns None if the tokenizer has no `response_template`, or if the chat template cannot
-        render tools and calls. If `response_template` raises an error, returns None for a
-        known tool-call format `markup.calls`, and otherwise a message with a BadCall.
+        render tools and calls. If `response_template` raises an error, returns
+        None if `markup.calls` names a tool-call format, else a message with a BadCall.
         """
         if not self._response_template:
             return None
@@ -140,7 +140,7 @@ class Replies:
 
     @cached_property
     def _header(self) -> str:
-        """The text of a test prompt. It ends with the reply's header: `<|im_start|>assistant`."""
+        """The rendered prompt of QUESTION, up to the point where the reply of the model begins."""
         return self.renderer.contents.show(self.renderer.text([QUESTION], ()))
 
     @cached_property

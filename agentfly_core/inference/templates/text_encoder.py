@@ -22,9 +22,10 @@ SHARED = 4
 
 
 class TextEncoder:
-    """Encodes text like a tokenizer, but only text that `mark` has marked becomes added tokens.
+    """Encodes text like a tokenizer, but unmarked names of added tokens become ordinary tokens.
 
-    Added tokens for white space and HTML tags need no mark.
+    `mark` marks the names, such as `<|im_start|>`. Only the added tokens for white space and HTML
+    tags need no mark.
 
         encoder = TextEncoder(tokenizer)
         encoder.encode(encoder.mark("<|im_start|>") + "user\\n<|im_end|>")  # one added token
@@ -74,7 +75,7 @@ class TextEncoder:
         return names.sub(lambda match: self._names[match[0]], text)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a text. Only text that `mark` has marked becomes added tokens.
+        """Return the tokens of a text. Markup becomes added tokens only if `mark` has marked it.
 
         Lone surrogates are encoded as question marks.
         """

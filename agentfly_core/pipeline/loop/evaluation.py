@@ -50,8 +50,8 @@ class Evaluator:
     def once(self, policy: Pointer, logs: Path) -> Evaluation:
         """Evaluate a policy on all test problems, or return its stored evaluation.
 
-        The services are started only if no evaluation is stored. Raises ValueError if the model or
-        a dataset does not fit the experiment.
+        The services are started only if no evaluation is stored. Raises ValueError if the model
+        has fewer positions than `agent.max_model_len`, or if a dataset cannot be used.
         """
         self.stages.require_room(self.experiment, policy, self.data, ["test"])
         # by this owner name, a later evaluation of the policy finds and ends the services of a
@@ -72,8 +72,8 @@ class Evaluator:
         return own and all(other.is_stored(policy) for other in self.further.values())
 
     def on_test(self, player: JobPlayer, policy: Pointer, step: int) -> Evaluation:
-        """Evaluate a policy on the test split, and on the test split of each dataset in the field
-        `further`. The result contains all these evaluations.
+        """Evaluate a policy on the test split of the dataset `self.data`, and on the test split of
+        each dataset in `self.further`. The result contains all these evaluations.
 
         `step` is the step after which the policy was published.
         """

@@ -15,12 +15,12 @@ CHATS, TRACES = "chats.jsonl", "traces.jsonl"
 
 
 def export(trajectories: Iterable[Trajectory], speaker: str, folder: Path) -> dict[str, int]:
-    """Write the replies of the policy, or of one `speaker`, into a new folder.
+    """Write the replies of a speaker into a new folder.
 
-    The folder contains two files. The constants CHATS and TRACES are the names of the files. CHATS
-    contains a chat for each conversation. A warm start can read this file. TRACES contains a
-    `TrainingTrace` (a format of OpenEnv) for each trajectory. The metadata of a trace contain the
-    trajectory in AgentFly's own format.
+    If `speaker` is empty, these are the replies of the trained policy. The constants CHATS and
+    TRACES are the names of two files in the folder. CHATS contains a chat for each conversation. A
+    warm start can read this file. TRACES contains a `TrainingTrace` (a format of OpenEnv) for each
+    trajectory. The metadata of a trace contain the trajectory in AgentFly's own format.
 
     Returns the number of rows in each file. The key "left out" contains the number of skipped rows.
     Rows with a NUL character are skipped. Chats with a tool call that could not be parsed are

@@ -54,7 +54,7 @@ def update(
     state) from before this step. If the learner's memory lacks this state, the learner reads the
     newest stored state. Updates after that state are repeated first. Without a stored state, all
     earlier updates of the run are repeated. Every `update.learner_every` steps, and in the last
-    step, the new learner state is saved. The next step can begin meanwhile.
+    step, the new learner state is saved. The next step can begin before saving ends.
     """
     target = StageKeys(run.settings).policy(run.name, policy, scored, step, run.reference, memory)
     if not run.settings.update.weights:
@@ -275,8 +275,8 @@ def require_learner_state(store: Store, fork: Fork) -> None:
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     """Bring the learner to the state before `step`.
 
-    If the learner has another state, start from the newest stored state, and repeat all later
-    updates.
+    If the learner does not have this state yet, start from the newest stored state, and repeat
+    all updates after the stored state.
     """
     if checkpointer.learner.label() == label_of(run, step - 1):
         return

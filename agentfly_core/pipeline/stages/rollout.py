@@ -22,7 +22,7 @@ class RoundEpisodes:
     """The episodes of one round of a step: `RoundEpisodes(run, data, first_round).specs`.
 
     Usually a step has a single round. With `rollout.refills`, a step may have further rounds. If
-    all episodes of a problem have the same reward, a further round plays a new problem instead.
+    all episodes of a problem have the same reward, a further round plays another problem instead.
     The episodes are drawn when `specs` is read for the first time.
     """
 

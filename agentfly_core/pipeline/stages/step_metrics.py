@@ -1,4 +1,4 @@
-"""Merge the metrics of a training step: those of playing, of scoring and of the update."""
+"""Merge the metrics of the rollout, the scoring and the update of a training step."""
 
 import logging
 import shlex

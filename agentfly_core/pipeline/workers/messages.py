@@ -70,8 +70,8 @@ class Setup:
 class Assigned:
     """A job for the worker.
 
-    `blame` contains the episodes that killed workers in earlier attempts. `metrics` are metrics
-    that were measured before the job: `{"time/swap": 0.4}`.
+    `blame` lists the episodes that killed workers, or may have done so, in earlier attempts at the
+    job. `metrics` are metrics that were measured before the job: `{"time/swap": 0.4}`.
     """
 
     job: RolloutJob | DemonstrationJob
@@ -149,7 +149,8 @@ class Failed:
     False)`.
 
     `kind` is the type of the error. `text` is the message of the error. For a type that is not in
-    the constant ERRORS, `text` is the traceback. If `worn` is set, the worker must be replaced.
+    the constant ERRORS, `text` is the traceback. If `worn` is set, the worker must be replaced (see
+    JobDone).
     """
 
     kind: str

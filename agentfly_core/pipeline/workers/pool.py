@@ -42,7 +42,7 @@ class OwnSamplers:
     def loaded(self, job: Job) -> Iterator[Mapping[str, float]]:
         """Keep the policy of a job loaded until the end of the `with` block.
 
-        Yields the loading time in seconds as a metric, if the policy was loaded.
+        Yields metrics: `{"time/swap": 0.4}` with the loading time in seconds, or an empty dict.
         """
         yield {}
 

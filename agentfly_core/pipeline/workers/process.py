@@ -49,8 +49,8 @@ class WorkerProcess:
     """A worker: `WorkerProcess(env, log, Setup(...), budgets).do(job, blame, metrics)`.
 
     A worker plays one job at a time. If the worker's process dies, a new process replaces it. The
-    process is also replaced if abandoned calls, for example calls that timed out, still run after a
-    job.
+    process is also replaced if abandoned calls still run after a job, for example calls that timed
+    out.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class WorkerProcess:
                 raise answer.error
 
     def _stop(self, here: Connection, message: Cancel | End) -> JobDone | Failed | None:
-        """Send a message that ends the job or the worker, and return the answer.
+        """Send a message that ends the job or the worker, and return the worker's answer.
 
-        A worker that does not answer in time is killed. The constant END_SECONDS is the time limit.
+        A worker that does not answer within END_SECONDS is killed, and the result is None.
         """
         try:
             here.send(message)

@@ -238,9 +238,10 @@ def _require_same_code(setup: Setup, code: Mapping[str, str]) -> None:
 
 
 class _SessionBudget(Budget):
-    """The maximum number of requests and tokens of a chat service (external model API).
+    """The budget of requests and tokens for a chat service (external model API).
 
-    The main process counts the requests and tokens of all workers.
+    The main process counts the requests and tokens of all workers, and refuses requests above
+    the budget.
     """
 
     def __init__(self, name: str, session: _Session) -> None:

@@ -1,4 +1,4 @@
-"""The reward for opening a vault."""
+"""The reward for opening a `Vault`, the environment of this recipe."""
 
 from agentfly_core import Trajectory, reward
 from agentfly_core.recipes.arpo.vault import Vault

@@ -158,10 +158,10 @@ class Goal:
     def next_actions(self, room: Room, pose: Pose) -> list[str]:
         """Return the actions for the next step towards the goal.
 
-        If a path through seen cells leads to the place for the mission's next action, the actions
-        follow this path, and end for example with "pick up". This place is at the object `thing`
-        or, if `thing` is carried and must be put down, next to the object `beside`. Otherwise the
-        actions lead to an unseen cell. If no unseen cell can be reached, the only action is
+        The target is the object `thing`. If `thing` is carried and must be put down, the target is
+        a cell next to the object `beside`. If a path through seen cells leads to the target, the
+        actions follow this path, and end for example with "pick up". Otherwise the actions lead to
+        an unseen cell. If no unseen cell can be reached, the only action is
         "turn right".
         """
         if self.verb == "put" and room.carried:

@@ -55,7 +55,7 @@ class BabyAI(Environment):
         return view_text(self._grid)
 
     def state_key(self) -> str:
-        """Return a digest of the grid, the player, the carried object, and the field `over`."""
+        """Return a digest of the grid, the player, the carried object, and the value of `over`."""
         # MiniGrid's hash leaves out the carried object
         carried = self._grid.carrying
         held = f"{carried.color} {carried.type}" if carried else ""

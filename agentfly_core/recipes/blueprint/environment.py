@@ -13,7 +13,7 @@ from agentfly_core.recipes.blueprint.world import BLOCKS, SIZE, Grid, VoxelWorld
 
 COMPLETE = "The building is complete."
 MARKS = ".#SBPLGMAEDOINQWCYTXKFHUZ"
-"""The character for each block in views. Characters and blocks (BLOCKS) have the same order."""
+"""The characters of the block types in views, in the order of BLOCKS."""
 SIDES = {"south": (1, 1), "north": (1, -1), "west": (0, 1), "east": (0, -1)}
 """For each side of a building: the axis along which one looks, and the direction (1 or -1)."""
 
@@ -60,7 +60,7 @@ class Plot(Environment):
         return "\n".join(lines)
 
     def inspect(self) -> str:
-        """Return views of the building from four sides, and the count of wrong cells per part."""
+        """Return views from four sides, and the number of wrong cells per part of the building."""
         now = self.fit
         parts = [
             f"{name}: {count} cells are wrong" if count else f"{name}: complete"

@@ -1,5 +1,5 @@
-"""Tools of a `Plot`, the environment in which a model constructs a building. The agent adds the
-tool `recall`, which reads the memory of the episode.
+"""Tools of a `Plot`, the environment in which a model constructs a building. The recipe's
+agent adds the tool `recall`, which searches the memory (blueprints of earlier episodes).
 """
 
 from agentfly_core import tool

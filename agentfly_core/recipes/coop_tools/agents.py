@@ -1,4 +1,4 @@
-"""Agents that use a REST service: a team of three speakers, its observer alone, and one agent."""
+"""Agents that use a REST service: a team of three roles, the team's observer, or a single agent."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ ROLES = {
     "executor": "You make requests.",
     "observer": "You extract values.",
 }
-"""The system message of each role."""
+"""The system message of each role in a `CoopTeam`."""
 GROUND = (
     'Reply with JSON alone: {"endpoint": "...", "task": "..."} for the next request, or '
     '{"answer": "..."}.'

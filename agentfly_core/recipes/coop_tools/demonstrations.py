@@ -20,7 +20,7 @@ PLURALS = {single: kind for kind, single in KINDS.items()}
 
 
 def grounded(text: str) -> str:
-    """Reply as the grounder of a CoopTeam: select the next endpoint of the web service.
+    """Reply as the grounder of a CoopTeam, i.e. the role that selects the next endpoint.
 
     The first reply selects the endpoint that searches for an id. The second reply selects the
     endpoint with the value to find. The third reply is the answer. `text` contains the values
@@ -57,7 +57,9 @@ def executed(texts: Sequence[str]) -> str:
 
 
 def coded(texts: Sequence[str], draw: random.Random) -> str:
-    """Reply as the observer, with Python code that extracts a value from the service's answer.
+    """Reply as the observer (the role that reads the service's answers).
+
+    The reply is Python code that extracts a value from an answer.
 
     With the probability BUGS, the code reads a wrong field.
     """
@@ -135,8 +137,8 @@ def _key(text: str) -> str:
 def _value(text: str, field: str, key: str) -> str:
     """Find the number in the field "id" or "value" of a JSON text.
 
-    For "value", only the record with the key `key` is searched. Without a match, return the text
-    itself if it is a number, else "unknown".
+    For "value", only the record with the key `key` is searched. Without a match, the result
+    is the text itself if the text is a number, and "unknown" otherwise.
     """
     before = rf'"key": "{key}", "data": {{' if key and field == "value" else ""
     if match := re.search(rf'{before}"{field}": (\d+)', text):

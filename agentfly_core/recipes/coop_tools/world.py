@@ -115,7 +115,7 @@ class RestWorld:
         return self._draw("parameter", kind, aspect).choice(sorted(OPTIONS))
 
     def is_outdated(self, kind: str, aspect: str) -> bool:
-        """Whether an endpoint's documentation names the required parameter by an outdated name.
+        """Whether an endpoint's documentation contains an outdated name of the parameter.
 
         For example, `is_outdated("films", "ratings")` is about the endpoint `/films/{id}/ratings`.
         """

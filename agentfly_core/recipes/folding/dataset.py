@@ -32,8 +32,8 @@ def ledgers(
     A problem is a ledger of `shortest` to `longest` pages with one entry each. The fact `pages`
     lists the page numbers with their entries. A page with a certain number and entry, such as
     [47, 12], occurs in only one split. Raises ValueError if `shortest` is below 2, `longest` is
-    above 90, or `longest` is below `shortest`. Also raises ValueError if a split has too few pages
-    for the requested number of ledgers.
+    above 90, or `longest` is below `shortest`. Also raises ValueError if the pages of a split have
+    too few different page numbers for the requested ledgers.
     """
     if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(

@@ -1,3 +1,3 @@
-"""Train functions, not weights: a model writes its own tools (AgentOptimizer, arXiv 2402.11359)."""
+"""A model improves its own tools; its weights stay fixed (AgentOptimizer, arXiv 2402.11359)."""
 
 from agentfly_core.recipes.forge.function_sets import functions as functions

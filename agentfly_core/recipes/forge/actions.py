@@ -56,9 +56,9 @@ def parsed(text: str) -> FunctionAction:
 async def applied(action: FunctionAction, before: Functions) -> Functions:
     """Apply an action to a set of functions, and return the new set.
 
-    Raises ValueError if `Add` has the name of an existing function, and if `Revise` or `Remove` has
-    the name of a missing function. Also raises ValueError if the new code fails, or does not define
-    the function.
+    Raises ValueError if an action `Add` has the name of an existing function, or an action `Revise`
+    or `Remove` has the name of a missing function. Also raises ValueError if the new code fails, or
+    does not define the function.
     """
     name = action.name if isinstance(action, Remove) else action.function.name
     exists = any(one.name == name for one in before)

@@ -69,8 +69,8 @@ class Forge:
     async def action(self, optimizer: Speaker, text: str, before: Functions) -> Functions | None:
         """Return the functions after the optimizer's next action.
 
-        `before` has the functions before the action. Return None if the optimizer replies
-        TERMINATE, or if none of its `trials` attempts is a valid action.
+        `before` has the functions before the action. The optimizer has `trials` attempts. Return
+        None if no attempt is a valid action, or if the optimizer replies TERMINATE.
         """
         for _ in range(self.trials):
             reply = await optimizer.reply(Message("user", text))

@@ -43,8 +43,8 @@ class Trial(_Part):
 class State(_Part):
     """The memory of a run after a step: functions for the solver, and the results of their trials.
 
-    `best` has the best functions so far. `results` has the answers to the training problems that
-    the solver gave with these functions. `trying` has the functions that the next step tests, or
+    `best` has the best functions so far. With these functions, the solver gave the answers in
+    `results` to the training problems. `trying` has the functions that the next step tests, or
     None if the next step proposes functions. `trials` has the results of all trials so far, in
     order. `finished` is True after a proposal without changes, which ends the search.
     """
@@ -89,10 +89,10 @@ def remember(
 
     The folder `before` has the memory before the step.
 
-    After a proposal, the memory has the proposed functions for the next trial. After a trial, the
-    tested functions become the best functions if their share of right answers to validation
-    problems is the highest so far. Otherwise they are rejected. The next proposal starts from the
-    best functions.
+    After a proposal (a step that proposes functions), the memory has the functions for the next
+    trial (a step that tests them). After a trial, the tested functions become the best functions if
+    their share of right answers to validation problems is the highest so far. Otherwise the tested
+    functions are rejected. The next proposal starts from the best functions.
     """
     _remember(before, trajectories, scores, folder, lambda new, best: new > best)
 

@@ -51,7 +51,7 @@ class JournalEntry:
 
 
 class Actor:
-    """A hub's agent, which runs in a process of its own.
+    """An agent of a hub (a group of agents), which runs in its own process.
 
     The process calls the function `make` to create the agent. The agent calls its model at the base
     URL `{base_url}/{name}`. `counts` shows how often each remedy for a faulty model
@@ -86,7 +86,7 @@ class Actor:
         raise ActorFault(f"the actor {self._name} died {RESTARTS + 1} times during one request")
 
     async def _result(self) -> Any:
-        """Return the result of the last request in the journal.
+        """Return the result of the last request in the journal (the list of all requests).
 
         The actor's process first sends each reply of its model, then the result. The replies of the
         model are added to the journal.
@@ -112,9 +112,9 @@ class Actor:
     def _serve(self, link: socket.socket) -> None:
         """Answer requests in the forked process.
 
-        After a restart, the agent first processes the requests in the journal again, with the
-        recorded replies of the model. Only the last of these requests is answered, because the hub
-        already has the answers to the earlier requests.
+        After a restart, the agent first processes the requests in the journal (all requests so far)
+        again, with the recorded replies of the model. Only the last of these requests is answered,
+        because the hub already has the answers to the earlier requests.
         """
         waits_for, faults = len(self._journal) - 1, Faults()
         with link.makefile("r") as lines, asyncio.Runner() as runner:

@@ -19,9 +19,9 @@ class MessageHub:
     inner hub. After the inner block, the replies of these members go to the outer hub again, even
     if the block raised an exception.
 
-    At the end of its block, a hub waits until all replies and observations of its members have
-    ended. If some of them failed, the hub then raises the first error. Errors of replies that were
-    awaited are not raised again.
+    At the end of its block, a hub waits until its members have finished all replies and have read
+    all messages. If errors occurred, the hub then raises the first error. Errors of replies that
+    were awaited are not raised again.
     """
 
     def __init__(

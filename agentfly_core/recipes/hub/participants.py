@@ -73,10 +73,10 @@ class Participant:
 
     Calling a participant requests a reply. A participant processes requests and messages in the
     order of the calls. A participant can join several groups, such as hubs, and leave them again.
-    The participant's current group is the group that was joined last and has not been left. Only
-    the other members of the current group observe a reply. The audience is fixed when the reply is
-    requested. Each message of another participant is observed only once, even if the message is
-    also passed as an argument. Failed replies are not delivered to the audience.
+    Among the groups that the participant has not left, the group that was joined last is current.
+    Only the other members of the current group observe a reply. The audience is fixed when the
+    reply is requested. Each message of another participant is observed only once, even if the
+    message is also passed to a call. Failed replies are not delivered to the audience.
     """
 
     def __init__(self, name: str, agent: HubAgent) -> None:
@@ -87,11 +87,11 @@ class Participant:
 
     @property
     def audience(self) -> Sequence["Participant"]:
-        """The other members of the current group. They observe a reply that is requested now."""
+        """The other members of the current group. They are the observers of a new reply."""
         return [one for group in self.joined[-1:] for one in group if one is not self]
 
     def __call__(self, message: Delivery | None = None) -> Placeholder[HubMessage]:
-        """Observe `message` unless None. Then begin a reply, which the `audience` observes."""
+        """Observe `message` if it is given, and then begin a reply for the `audience`."""
         if message is not None:
             self.observe(message)
         self._count += 1

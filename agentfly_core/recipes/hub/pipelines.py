@@ -64,6 +64,6 @@ async def loop(
 async def fan_out(steps: Sequence[HubStep], message: MaybeMessage = None) -> Sequence[HubMessage]:
     """Run steps at the same time with the same message. Return the message of each step.
 
-    The participants (agents) of one step must not observe replies of another step's participants.
+    A participant (agent) of one step must not read replies of another step's participants.
     """
     return await finished(step(message) for step in steps)

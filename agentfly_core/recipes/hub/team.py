@@ -15,7 +15,7 @@ from agentfly_core.recipes.hub.participants import HubAgent, HubMessage, Partici
 from agentfly_core.recipes.hub.pipelines import fan_out, loop, sequential
 
 WITNESSES = ("north", "east", "south", "west")
-"""The members that know one digit each. The first two form a pair, and so do the last two."""
+"""The team members that know one digit each. The first two form a pair, and so do the last two."""
 CHAIR = "chair"
 MEMBERS = (*WITNESSES, CHAIR)
 FORM = JsonReply({"say": str})

@@ -82,7 +82,7 @@ def _pages(observations: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def reply(prompt: str, observations: Sequence[str], mistake: str = "") -> str:
-    """Return the next tool call as text.
+    """Return the next tool call (a search, or the final answer) as text.
 
     `mistake` is the kind of mistake to make, such as "plan". If it is "", no mistake is made.
     """
@@ -131,7 +131,7 @@ def accepted(problem: Problem, draw: random.Random, spoilt: float, search: PageS
 
     An attempt has a mistake with the probability `spoilt`. Attempts without a mistake are accepted,
     and the result is "". An attempt with a mistake is accepted if the final answer is
-    still correct. After ATTEMPTS attempts, the result is "".
+    still correct. If none of ATTEMPTS attempts is accepted, the result is "".
     """
     right = call_text("answer", answer=written(problem.facts["answers"]))
     for _ in range(ATTEMPTS):

@@ -111,8 +111,8 @@ def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
     """Make questions about the pages of `encyclopaedia(seed)`, in the format of `ramp`.
 
     Each question has one answer. The field `source` is the id of the page about the firm in the
-    question. `persons` limits the number of questions in the training split, because labelled
-    questions are usually rarer than pages.
+    question. `persons` is the maximum number of questions in the training split. There is one
+    question for each person.
     """
     made: Problems = {split: [] for split in SPLITS}
     sources = {page["title"]: page["id"] for page in pages}

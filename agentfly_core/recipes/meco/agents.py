@@ -112,7 +112,7 @@ class Gated(Gate):
 class AtRandom(Gate):
     """Decides at random between an immediate answer and a tool call.
 
-    With the settings `answers=0.7` and `calls=0.1`, the gate forces an immediate answer for 70 % of
+    With the settings `answers=0.7` and `calls=0.1`, the decision is an immediate answer for 70 % of
     the problems, and a tool call for 10 %. For all other problems, the model itself decides.
     """
 
@@ -197,7 +197,7 @@ def packed(values: Array) -> str:
 
 
 def unpacked(text: str) -> Array:
-    """Decode a text that was made by `packed`. Return a float64 array [layers, width]."""
+    """Return the array [layers, width] that `packed` encoded as text, in float64."""
     numbers, _, layers = text.partition(" ")
     flat = np.frombuffer(base64.b64decode(numbers), "<f2").astype(np.float64)
     return flat.reshape(int(layers), -1)

@@ -1,4 +1,4 @@
-"""Demonstrations of answers without a tool, and of answers after the tool `count_boxes`."""
+"""Demonstrations of answers without a tool, and of answers after a call of `count_boxes`."""
 
 from collections.abc import Sequence
 

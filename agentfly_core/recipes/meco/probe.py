@@ -62,8 +62,8 @@ class MetaCogProbe:
         - `mean_diff`: the direction is the mean state of correct answers minus the mean state of
           wrong answers.
         - `pca`: the direction is the first principal component of `contrasts` [m, layers, width],
-          the differences between the states after two opposite instructions. `correct` determines
-          only the sign of the direction and the offset.
+          the differences between the states after two opposite instructions. The offset and the
+          sign of the direction depend on `correct`.
 
         `layers` are the layers of the probe. With "auto", the probe uses only the layer with the
         best AUROC in a cross-validation. If several layers are equally good, it uses the last of
@@ -95,9 +95,9 @@ class MetaCogProbe:
         return cls(chosen, directions, offsets, policy, held_out=held_out)
 
     def score(self, values: Array) -> Array:
-        """Return the scores of states [..., layers, width]. The result has the shape [...].
+        """Return the scores of hidden states [..., layers, width]. The result's shape is [...].
 
-        `values` has the states of the probe's layers only.
+        `values` has the hidden states of the probe's layers only.
         """
         scores: Array = ((values * self.directions).sum(-1) + self.offsets).mean(-1)
         return scores
@@ -217,7 +217,7 @@ class _Layer:
         """Return the cross-validated score of each question.
 
         `parts` has the number of each question's fold. To compute the scores of a fold, a direction
-        is fitted to the questions of all other folds.
+        and an offset are fitted to the questions of all other folds.
         """
         scores = np.zeros(len(correct))
         for part in range(FOLDS):
@@ -254,7 +254,7 @@ def _parts(correct: Array, seed: int) -> Array:
 
 
 def _logistic(states: Array, correct: Array) -> tuple[Array, float]:
-    """Fit a logistic regression with a ridge penalty by Newton's method."""
+    """Fit a logistic regression with an L2 penalty, and return its direction and offset."""
     centre, spread = states.mean(0), states.std(0) + 1e-6
     # solve in the span of the rows, which has fewer dimensions than `width` for few questions
     left, sizes, basis = np.linalg.svd((states - centre) / spread, full_matrices=False)

@@ -1,4 +1,4 @@
-"""Competitions: files for the competitor, answers, and scores and ranks of submissions."""
+"""Machine-learning competitions, and the scores and ranks of submissions to them."""
 
 import io
 import math

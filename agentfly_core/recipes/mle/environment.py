@@ -85,7 +85,7 @@ class MLE(Environment):
         """Grade a submission.
 
         Returns the score of the submission on the public rows, and how much the submission
-        increased `rank`.
+        increased `rank`, the best place on the leaderboard so far (0 is last, 1 is best).
         """
         public, private = self.task.scores(submission)
         before, metric = self.rank, self.task.metric

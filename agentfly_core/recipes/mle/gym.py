@@ -26,9 +26,9 @@ class MLEGym(gymnasium.Env[str, GymAction]):
     `MLEGym(problems).reset(seed=0)` draws one of the problems. An action is
     `{"tool": 2, "argument": "import pandas ..."}`, where `tool` is an index of TOOLS. The
     observation is the text that the tool returns, with "?" for characters that are not printable
-    ASCII. The reward is the increase of the best HumanRank, a place on the leaderboard as a number
-    from 0 (worst) to 1 (best). `info["error"]` is True if the tool call failed. An episode never
-    terminates; it is truncated after `max_steps` steps.
+    ASCII. The reward is the increase of the best HumanRank so far. HumanRank is a place on the
+    leaderboard as a number from 0 (worst) to 1 (best). `info["error"]` is True if the tool call
+    failed. An episode never terminates; it is truncated after `max_steps` steps.
     """
 
     def __init__(self, problems: Sequence[Problem], max_steps: int = 10) -> None:

@@ -56,7 +56,7 @@ target is a class, and the regressor if the target is a number.
 def leaderboard(task: Competition) -> dict[str, float]:
     """Fit all baselines. Return the score of each baseline on the private test rows, by name.
 
-    Of each baseline in BASELINES, only the classifier or only the regressor is fitted.
+    The task determines whether the classifiers or the regressors in BASELINES are fitted.
     """
     train, test = (pd.read_csv(io.BytesIO(task.files[f"{n}.csv"])) for n in ("train", "test"))
     scores = {}

@@ -1,4 +1,4 @@
-"""Lookups in the database of an office, one table at a time."""
+"""Tools that query the database of an office. Each call reads one table."""
 
 from typing import Literal
 

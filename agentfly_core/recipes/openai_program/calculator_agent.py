@@ -1,5 +1,5 @@
-"""An agent that calculates sums with a calculator. Start it with a server that accepts
-any model name:
+"""An agent that calculates sums with a calculator. Start the agent with the URL of
+a server that accepts any model name:
 
 OPENAI_BASE_URL=... OPENAI_API_KEY=... python calculator_agent.py <<< '{"prompt": "What is 41+58?"}'
 """

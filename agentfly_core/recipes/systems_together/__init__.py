@@ -1,4 +1,4 @@
-"""One flow with methods of five recipes: masked pages (mask-search), a gate that decides whether to
-search (meco), and forks of episodes (arpo). Policies are also evaluated on the problems of tptu
-(plans) and mle (machine-learning competitions).
+"""One flow that combines methods of three recipes: masked pages (mask-search), a gate that decides
+whether to search (meco), and forks of episodes (arpo). Policies are also evaluated on the
+problems of the recipes tptu (plans) and mle (machine-learning competitions).
 """

@@ -15,7 +15,7 @@ LEVELS = ("debug", "error", "info", "warn")
 KEYS = ("depth", "limit", "port", "retries", "speed", "width")
 COLUMNS = ("age", "height", "price", "stock", "weight")
 LONGEST = 60
-"""The largest number of lines in a file."""
+"""The largest number of lines in a generated file."""
 MOST_STEMS = 8
 """The largest number of different file names (without extensions) and folder names in a problem."""
 PROMPTS: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text())

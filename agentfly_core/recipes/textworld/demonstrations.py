@@ -32,7 +32,7 @@ class Map:
     def see(self, view: str, went: str = "") -> None:
         """Add the room that a text of the game describes.
 
-        `went` is the direction in which the player moved to this room, or "" without a move.
+        `went` is the direction in which the player moved to this room, or "" if the player stayed.
         """
         if not (match := _ROOM.search(view)):
             return

@@ -1,4 +1,4 @@
-"""The tool that executes commands in TextWorld."""
+"""The tool that executes commands in a text adventure (environment `TextWorld`)."""
 
 from agentfly_core import StepResult, ToolError, tool
 from agentfly_core.recipes.textworld.environment import TextWorld

@@ -28,7 +28,7 @@ A tuple has the text of the sub-question, the kind of the entity in this text, a
 """
 SIGNS = {"sum": "+", "difference": "-", "product": "*"}
 KINDS = {"one": 1, "square": 1, "two": 2, "three": 3, "branch": 3}
-"""The number of sub-questions of each kind of question."""
+"""Maps each kind of question to the number of its sub-questions."""
 WORLDS, PEOPLE, COMPANIES, ORDERS = 3, 8, 4, 20
 """WORLDS is the number of a problem's databases in addition to the main database. Each database
 contains the entities of the question. All other values are random.
@@ -59,7 +59,7 @@ def office_plans(
 
     `plan` is the right plan. `worlds` are the seeds of three further databases, which have the same
     entities but different values. A question may combine several sub-questions, such as the amount
-    and the staff above. No such combination occurs both in test problems and in other splits.
+    and the staff above. The combinations in test problems occur in no other split.
     Questions of different splits share no name of a person or company.
     """
     draw, sizes = random.Random(seed), {"train": train, "validation": validation, "test": test}

@@ -51,8 +51,8 @@ class PlannedEpisode(NamedTuple):
     """The planned sub-tasks of an episode, and the inputs of the tools.
 
     - `plan`: the sub-tasks of the readable plans (plans that can be parsed). The sequential agent
-      writes several plans, and executes only the first sub-task of each. So `plan` has only these
-      first sub-tasks.
+      writes several plans, and executes only the first sub-task of each plan. In this case, `plan`
+      has only the first sub-tasks.
     - `readable`: the number of readable plans divided by the number of all plans
     - `inputs`: the tool inputs, which the speaker "worker" wrote
     """

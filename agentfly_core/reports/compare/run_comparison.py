@@ -38,8 +38,8 @@ class TriedPolicy:
 
     - `run`, `step`: the name of the run, and the step that ends with this policy
     - `seed`, `data_seed`: the seeds of the run and of its data
-    - `settings`: the step, and the settings of the run. Both seeds are left out, and also settings
-      that may change when a run is resumed.
+    - `settings`: the step, and the settings of the run, without both seeds and without settings
+      that may change when a run is resumed
     - `problems`: the digest of the file with the held-out problems
     - `goal`: the reward that decides success
     - `solved`: for each problem, the share of its episodes that are solved. Empty if the policy is
@@ -110,9 +110,9 @@ def problems_digest(store: Store, data: Pointer, split: str) -> str:
 
 
 def planned(settings: Settings, run: str, step: int, problems: str) -> TriedPolicy:
-    """Describe a policy by the settings of its run, before the policy is trained or evaluated.
+    """Describe a policy by the settings of its run. The policy need not be trained yet.
 
-    The field `solved` of the result is empty.
+    The fields `solved` and `code` of the result are empty.
     """
     # compared policies have the same held-out problems under any seed
     free = {*resumable(Settings), "seed", "data.seed"}
@@ -197,7 +197,11 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """A sentence that compares the best of the other groups with the base (the first group)."""
+        """A sentence that compares the base (the first group) with the best of the other groups.
+
+        The best group has the highest success rate. Without other groups, the sentence only reports
+        the success of the base.
+        """
         base, *others = self.groups
         if not others:
             low, high = base.success.interval
@@ -272,8 +276,8 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
     """Return the settings of each policy, with an entry for each function of the user's code.
 
     The entry compares the function with the code of the first policy: `{"code.my_shop.price":
-    "changed"}`. If any policy lacks digests of a package's functions, the result has the digests of
-    the package's modules instead, such as `code.my_shop`.
+    "changed"}`. If any policy lacks digests of a package's functions, the entries of this package
+    are the digests of its modules: `{"code.my_shop": "77b0c2a1"}`.
     """
     shared = set.intersection(*({top_of(key) for key in policy.code} for policy in policies))
     versions = {
@@ -297,10 +301,10 @@ def _named(policies: Sequence[TriedPolicy]) -> list[dict[str, JSON]]:
 
 
 def _change(versions: Sequence[str | None], version: str | None) -> str:
-    """Return a word for the version `version` of a function: "unchanged", "changed" or "version 3".
+    """Return a word for a version of a function: "unchanged", "changed" or "version 3".
 
-    `versions` lists the different versions of the function. The first version is "unchanged", the
-    second is "changed", and the third is "version 3".
+    `versions` lists the digests of all versions of the function, and `version` is one of them. The
+    first digest gives "unchanged", the second "changed", and the third "version 3".
     """
     number = versions.index(version)
     return ("unchanged", "changed")[number] if number < 2 else f"version {number + 1}"

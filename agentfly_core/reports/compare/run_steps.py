@@ -201,7 +201,7 @@ def run_steps(store: Store, run: str) -> list[Step]:
 
 
 def view(run: str, steps: Sequence[Step]) -> RenderableType:
-    """Show a table with a row for each step, and success in training as bars."""
+    """Return a table with a row for each step, and a bar chart of the success in training."""
     figures, parts, held_out = (
         list(dict.fromkeys(name for step in steps for name in of(step)))
         for of in (attrgetter("figures"), attrgetter("parts"), attrgetter("held_out"))

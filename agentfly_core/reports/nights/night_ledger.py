@@ -60,8 +60,8 @@ class Beginning:
     """The start of a night: `Beginning(Night(number=12), "f491...84", {"single": 4096}, 0,
     ["night={...}", "model=run:nightly-2026-11-20@15"])`.
 
-    - `night`: the number of the night, and the position of its first problem in each task (see
-      `Night`)
+    - `night`: the number of the night, and the position of the night's first problem in each
+      task (see `Night`)
     - `dataset`: the digest of the dataset
     - `problems`: the number of training problems of each task
     - `seed`: determines the order of problems

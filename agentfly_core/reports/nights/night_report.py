@@ -38,8 +38,8 @@ LEGEND = (
     "`|`. Lines marked `.` came after its last reply."
 )
 CHANGED = 3
-"""The maximum number of episodes with a gain in reward that a report shows. The same maximum holds
-for episodes with a loss.
+"""A report shows at most this number of episodes with a higher reward than the champion's, and at
+most this number with a lower reward.
 """
 
 
@@ -177,10 +177,10 @@ def changed(champion: Sequence[Pair], challenger: Sequence[Pair]) -> list[Twice]
     """Return the pairs of episodes with the largest differences in reward.
 
     A pair is an episode of the challenger and one of the champion, for the same problem. The
-    largest gains of the challenger come first, and then its largest losses, at most CHANGED pairs
-    of each kind. If an episode has several speakers (agents), only the speaker that set the answer
-    is compared. Without an answer, this is the speaker that replied first. A pair is skipped if one
-    of its two rewards is missing.
+    list begins with the challenger's largest gains in reward, at most CHANGED pairs. Its largest
+    losses follow, also at most CHANGED pairs. If an episode has several speakers (agents), only the
+    speaker that set the answer is compared. If no speaker set an answer, the speaker that
+    replied first is compared. A pair is skipped if one of its two rewards is missing.
     """
     old, new = _by_place(champion), _by_place(challenger)
     twice = [Twice(new[place], old[place]) for place in sorted(old.keys() & new.keys())]

@@ -67,8 +67,8 @@ class NightWork(Protocol):
     ) -> Verdict:
         """Compare the policy of a night (the challenger) with the champion.
 
-        `earlier` is the number of confirmations (second comparisons) in earlier nights. It
-        determines the seed of new problems, so that each confirmation has other problems.
+        `earlier` is the number of confirmations (second comparisons) in earlier nights. The
+        number determines the seed of new problems, so each confirmation has different problems.
         """
 
     def happened(self, entry: NightEntry) -> None:
@@ -109,7 +109,7 @@ class Nights:
         The night is given up after `attempts` failed attempts to train, including the attempts
         before this call. If the policy is trained but cannot be judged now, the next night tries to
         judge it. Raises Locked while another process holds the lock of the night's run. Raises
-        NoSpace if the disk is full. After these two errors, no further attempt is made now.
+        NoSpace if the disk is full. After Locked or NoSpace, this call makes no further attempt.
         """
         begun = self.ledger.read().attempts(night)
         why = f"The night was started {begun} times, but never finished."

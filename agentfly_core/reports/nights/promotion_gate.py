@@ -51,7 +51,7 @@ Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
 """Significance levels of the one-sided test in the confirmation (the second comparison). The
 confirmation "fresh" uses new problems. The confirmation "split" uses the few test problems that
-were set aside. At a level of 5 %, most real gains would not pass on so few problems.
+were set aside. On so few problems, most real gains would fail a test with a level of 0.05.
 """
 
 
@@ -64,11 +64,11 @@ class Comparison:
             level=0.05, problems=998,
         )
 
-    `name` is the compared outcome. A comparison of the success in the confirmation has the name
-    "confirmation", and on a further dataset "dataset/NAME". `difference` is positive if the
-    challenger is better. If `name` is "tokens", `difference` is the number of saved tokens as a
-    share of the champion's number of tokens. The true difference is below `bound` with a
-    probability of at most `level`. The comparison passes if `bound` is above -`margin`.
+    `name` is the compared outcome. For the success in the confirmation (second comparison), `name`
+    is "confirmation". For the success on a further dataset, `name` is "dataset/NAME". `difference`
+    is positive if the challenger is better. If `name` is "tokens", `difference` is the number of
+    saved tokens as a share of the champion's number of tokens. The true difference is below `bound`
+    with a probability of at most `level`. The comparison passes if `bound` is above -`margin`.
     """
 
     name: str
@@ -145,7 +145,8 @@ def judge(
     The guards are:
 
     - each reward, and the success in each task of a mixture
-    - each partial score of a reward, if both policies have it on all problems with this reward
+    - each partial score, such as `exact/tag`, that was measured for both policies on every problem
+      with the reward `exact`
     - the number of tokens, unreadable calls, and unscored episodes
     - the success on each dataset in `datasets`
 

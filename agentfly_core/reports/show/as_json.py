@@ -39,8 +39,8 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
 
     For each reply, the field `turns` has the tokens that the model read, the tokens that the model
     sampled, and the log-probabilities of the sampled tokens at the sampling temperature. The
-    conversation belongs to one speaker. If this speaker is not trained, the field `policy` names
-    its policy. Otherwise, `policy` is empty.
+    conversation belongs to one speaker (participant of an episode). If this speaker is not trained,
+    the field `policy` names the policy of the speaker. Otherwise, `policy` is empty.
     """
     trajectory, scored = pair
     problem = trajectory.problem

@@ -121,16 +121,19 @@ class Twice:
 
     @property
     def change(self) -> float | None:
-        """The reward of `shown` minus the reward of `against`, or None if a reward is missing."""
+        """The reward of `shown` (first policy) minus the reward of `against` (second policy).
+
+        The value is None if a reward is missing.
+        """
         here, there = self.shown.reward, self.against.reward
         return None if here is None or there is None else here - there
 
     @property
     def conversations(self) -> list[tuple[Pair, Pair]]:
-        """For each speaker that is in both episodes, its conversations in `shown` and in `against`.
+        """Pairs of conversations of the same speaker: first from `shown`, then from `against`.
 
-        A speaker is left out if both conversations are empty. If this applies to all speakers, all
-        are returned.
+        Only speakers of both episodes have a pair. A speaker is left out if both conversations are
+        empty. If the conversations of all speakers are empty, all speakers are included.
         """
         against = {pair[0].agent: pair for pair in self.against.conversations}
         both = [

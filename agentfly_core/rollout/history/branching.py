@@ -1,4 +1,4 @@
-"""The rule that decides whether an episode forks before a reply (setting `rollout.branching`)."""
+"""The rule that decides whether an episode is copied before a reply (`rollout.branching`)."""
 
 import math
 import random
@@ -9,7 +9,7 @@ from statistics import fmean
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """Decides whether an episode forks before a reply.
+    """Decides whether an episode forks, i.e. is copied, before a reply.
 
     Example: `ForkRule(k=20, alpha=0.5, beta=0.2, tau=0.5, draws=True, vocabulary=49152)`. With
     `draws`, an episode forks at random, with the probability that the method `probability` returns.
@@ -42,8 +42,8 @@ class ForkRule:
     def forks(self, first: Sequence[float], now: Sequence[float], seed: int) -> bool:
         """Return whether to fork before a speaker's current reply.
 
-        `first` and `now` are the arguments of `probability`. `seed` seeds the random draw that is
-        made if the field `draws` is true.
+        `first` and `now` are the token entropies of the speaker's first and current reply. `seed`
+        seeds the random draw, which is made only if the field `draws` is true.
         """
         bound = random.Random(seed).random() if self.draws else self.tau
         return self.probability(first, now) > bound

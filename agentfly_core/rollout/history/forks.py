@@ -116,7 +116,7 @@ class Repetition:
         """Return the index of the next batch of tool calls at `place`, from 0.
 
         `place` identifies the point after a speaker's last reply. A batch contains the tool calls
-        that are executed together. Each call of this method counts one batch.
+        that are executed together. Each call of this method increases the index by 1.
         """
         self._calls[place] += 1
         return self._calls[place] - 1
@@ -181,9 +181,10 @@ class Repetition:
     def begins_at(self) -> ForkOrigin | None:
         """Return `origin` if the next reply is the first after the fork, else None.
 
-        In the first case, the repetition of the parent episode ends here. For a fork that the agent
-        made with `Episode.fork`, the result is always None. Raises AsksDifferently if the next
-        reply is the first after the fork, but some of the parent's replies or calls were skipped.
+        The repetition of the parent episode ends when this method returns `origin`. For a fork that
+        the agent made with `Episode.fork`, the result is always None. Raises AsksDifferently if the
+        next reply is the first after the fork, but some of the parent's replies or calls were
+        skipped.
         """
         origin = self.repeats
         if not origin or not origin.before_reply or len(self.path.replies) < origin.place[0]:

@@ -35,9 +35,9 @@ def following(
 ) -> list[EpisodeSpec]:
     """Return the specs of the episodes to play after the episodes `played`.
 
-    These are the forks of the episodes, and spare episodes. A spare episode is a further episode of
-    a problem, in `EpisodeSpec.spares`. Each fork of an episode with spares replaces one spare. If
-    an episode did not fork, all its spares are played.
+    These are the forks of the episodes, and spare episodes. A spare episode (`EpisodeSpec.spares`)
+    is planned for the same problem. Each fork of an episode with spares is played instead of one
+    spare. If an episode did not fork, all its spares are played.
 
     `numbers` counts the forks that agents made with `Episode.fork`, and is updated. A key is the
     pair of a problem's id and the index of the episode that was forked first. Example: with 8
@@ -61,8 +61,8 @@ def following(
 def _heirs(spec: EpisodeSpec, children: Sequence[ForkOrigin]) -> list[EpisodeSpec]:
     """Return the spec of each fork. Without forks, return all spare episodes.
 
-    Spare episodes (`spec.spares`) are further episodes of the problem. Each fork is played instead
-    of one spare. The remaining spares are divided among the forks, so that a fork can fork again.
+    Spare episodes (`spec.spares`) are planned for the same problem. Each fork is played instead of
+    one spare. The remaining spares are divided among the forks, so that a fork can fork again.
     """
     if not children:
         return [replace(one, blamed=spec.blamed, suspects=spec.suspects) for one in spec.spares]

@@ -14,9 +14,9 @@ class Prompt(NamedTuple):
     """The tokens of a prompt.
 
     - `tokens`: all tokens of the prompt
-    - `given`: the tokens after the earlier reply that the prompt continues. If `opens` is true,
-      these are all tokens of the prompt.
-    - `opens`: whether the prompt starts a new context. If false, it continues the tokens of an
+    - `opens`: whether the prompt starts a new context. If false, the prompt continues the tokens of
+      an earlier reply.
+    - `given`: if `opens` is true, all tokens of the prompt. Otherwise, the tokens that follow the
       earlier reply.
     """
 

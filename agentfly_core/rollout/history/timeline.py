@@ -29,7 +29,9 @@ ORDER = ("call", "seed", "prompt")
 order that does not depend on their timing.
 """
 EpisodePlace = tuple[int | str, ...]
-"""The position of a reply or call in an episode, the same each time the episode is played."""
+"""The position of a reply or a tool call in an episode. The position is the same each time the
+episode is played.
+"""
 
 
 @dataclass(eq=False, slots=True)
@@ -92,9 +94,9 @@ class Reply:
     def alone(self) -> bool:
         """Whether `place` (the reply's position in the episode) is a single index.
 
-        This is the case in the conversation that begins with the episode's first messages. `place`
-        has the speaker and the prompt's digest instead for replies in other conversations, for
-        replies inside `Episode.gather`, and for further replies to the same prompt.
+        This is the case in the conversation that begins with the episode's first messages, except
+        inside `Episode.gather` and for further replies to the same prompt. In all other cases,
+        `place` begins with the speaker and the prompt's digest.
         """
         return len(self.place) == 1
 

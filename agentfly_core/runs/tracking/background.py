@@ -20,8 +20,7 @@ LOCAL, SERVER, OUTAGE = 1800.0, 20.0, 0.03
 
 @dataclass
 class Background:
-    """Calls the function `send` in a daemon thread. `send` sends the data of the run that MLflow
-    lacks.
+    """Calls the function `send` in a daemon thread. `send` sends the run's missing data to MLflow.
 
     `error` is the error of the last call, or None if the call succeeded. `command` is the command
     with which the user can send the data later.

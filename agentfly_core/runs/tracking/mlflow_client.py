@@ -72,10 +72,10 @@ class MlflowStore:
 
     @property
     def served(self) -> bool:
-        """Whether the address is a server.
+        """Whether the address `uri` is the address of a server.
 
         A server chooses the folder of MLflow's artifacts itself. Without a server, artifacts are
-        written to the subfolder `mlartifacts` of `state`.
+        written to the subfolder `mlartifacts` of the folder `state`.
         """
         return self.uri.startswith(("http://", "https://", "databricks"))
 
@@ -231,7 +231,7 @@ class MlflowRun:
     def table(self, name: str, step: int, frame: DataFrame) -> None:
         """Log a table of a step as the artifact NAME/step-000007.json.
 
-        MLflow's pages show such artifacts as tables, but only the newest 80 tables of a run.
+        MLflow's pages show only the newest 80 such artifacts of a run as tables.
         """
         path = f"{name}/step-{step:06d}.json"
         with self._attempt(f"the table {path}"):
@@ -293,9 +293,9 @@ class MlflowRun:
     def _log(self, kind: str, entries: Sequence[Any]) -> None:
         """Send metrics, parameters or tags in a batch.
 
-        If MLflow refuses a batch, it is halved and sent again, until each refused entry is alone in
-        its batch. This also handles MLflow's limits: a batch may have 1,000 metrics, but only 100
-        parameters or tags.
+        If MLflow refuses a batch, the two halves of the batch are sent separately, until each
+        refused entry is alone in a batch. This also handles MLflow's limits: a batch may have 1,000
+        metrics, but only 100 parameters or tags.
         """
         from mlflow.exceptions import MlflowException
 

@@ -2,8 +2,8 @@
 
 A sync reads the files of the run, and sends the settings, tags, metrics and tables that are missing
 in MLflow. A tag of the MLflow run has the number of the last step that was sent completely. Each
-metric is sent with the time at which its stage of the run (such as a step) ended. If a metric is
-sent twice, MLflow therefore stores it only once.
+metric is sent with a fixed time: the end of the step or stage in which the metric was measured. If
+a metric is sent twice, MLflow therefore stores it only once.
 """
 
 from collections.abc import Mapping
@@ -140,7 +140,7 @@ class _Sender:
     def end(self, summary: Mapping[str, JSON]) -> None:
         """End the run in MLflow, and register the run's last policy as a model version.
 
-        Before that, the evaluation of this policy on the test problems is sent.
+        If the run has rewards, the policy's evaluation on the test problems is sent first.
         """
         run, policy = self.run, final_policy(self.run.store, self.run.name)
         ended, success = measured(run.store, policy).time_ms, {}

@@ -1,4 +1,6 @@
-"""Run a program in its own sandbox. Only one port in it is connected to the process outside.
+"""Run a program in its own sandbox.
+
+Over the network, the program can reach the outside only through the port 80 of 127.0.0.1.
 
 The arguments of this program are `LINK PATH... -- PROGRAM ARGUMENT...`. PROGRAM can read only these
 paths and system files. LINK is the file descriptor of a socket. The listening socket of the port is

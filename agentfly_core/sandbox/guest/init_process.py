@@ -42,7 +42,7 @@ def become_nobody() -> None:
 
 
 def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) -> None:
-    """Serve requests as user 1000 of this process's new namespaces.
+    """Run model-written code from `connection` as user 1000 of this process's new namespaces.
 
     First, this process enters the control groups `cgroups`, and prevents other processes from
     tracing it. `uid` and `gid` are its user and group outside of the namespaces.

@@ -128,8 +128,8 @@ class ExecRequest:
 
     `files` are written to the working directory. `collect` lists the names of files to return. If
     the backend is a fork server, `modules` are imported before the code starts. With `kept`, the
-    interpreter stays alive, and later requests of the same execution can use its variables. These
-    requests use only `code` and `collect`, and ignore the other fields.
+    interpreter stays alive after the code, and its variables can be used by later requests over the
+    same connection. These later requests use only `code` and `collect`.
     """
 
     code: bytes

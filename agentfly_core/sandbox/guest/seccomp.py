@@ -1,9 +1,9 @@
 """The seccomp filter that blocks dangerous system calls of model-written code (see seccomp(2)).
 
 The filter forbids namespaces, mounts, tracing, bpf, io_uring, userfaultfd and keyrings. It also
-forbids memory that no resource limit covers (System V, memfd, aio), changes of other
-processes' limits, and all sockets except socket pairs. With `network`, a program may also open TCP
-sockets.
+forbids kinds of memory without a resource limit (System V, memfd, aio), and changes to the limits
+of other processes. Of all sockets, only socket pairs are allowed. With `network`, a program may
+also open TCP sockets.
 """
 
 import ctypes
@@ -78,7 +78,7 @@ def _tcp() -> list[bytes]:
 
 
 def apply(network: bool) -> None:
-    """Apply the seccomp filter of `program` to this process and its later children.
+    """Block dangerous system calls (see `program`) in this process and in its later children.
 
     The process must set `no_new_privs` before this call.
     """

@@ -1,7 +1,7 @@
 """The program that sandbox backends without a fork server start for each execution.
 
-It is started as `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`. The first
-argument is the file descriptor of the connection. The second argument is the folder of the code.
+The command is `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`. The first argument
+is the file descriptor of the backend's socket. The second argument is the folder of the code.
 With "locked", this process is the first process of its namespaces and may mount file systems. With
 "open", it is a plain process.
 """
@@ -17,7 +17,7 @@ from agentfly_core.sandbox.guest import init_process, kernel, view
 
 
 def main() -> None:
-    """Run the code that arrives over the connection, in the namespaces of this process."""
+    """Run the code that the backend sends over a socket, in the namespaces of this process."""
     connection, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     locked, cgroups = sys.argv[3] == "locked", [int(word) for word in sys.argv[4:]]
     try:

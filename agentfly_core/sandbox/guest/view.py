@@ -84,8 +84,8 @@ def packages() -> list[Path]:
 def shown_at(package: Path) -> Path:
     """Return the path of a package in the sandbox.
 
-    The path is usually the same as outside. If the package is in a folder that the sandbox
-    replaces, such as /tmp, the path is `/packages/NAME`.
+    A package in a folder that the sandbox replaces, such as /tmp, has the path `/packages/NAME`.
+    Any other package keeps the path `package`.
     """
     hidden = any(package.is_relative_to(folder) for folder in SCRATCH.values())
     return Path("/packages", package.name) if hidden else package

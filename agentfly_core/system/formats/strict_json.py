@@ -1,6 +1,6 @@
 """A strict parser for JSON that models write.
 
-All values that it returns can be stored and tokenized.
+All values that `parse` returns can be stored and tokenized.
 """
 
 import json

@@ -121,8 +121,8 @@ def redact(text: str) -> str:
 
 
 def holders(text: str) -> dict[str, str]:
-    """Return the secrets that a text contains, by the names of the environment variables that hold
-    them.
+    """Return the secrets in a text. Each key is the name of the environment variable with this
+    secret.
     """
     return {
         name: value
