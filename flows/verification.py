@@ -25,9 +25,9 @@ def repeat(store: Store, name: str, into: Path) -> dict[str, str]:
     """Train a finished run again, and compare the artifacts of both trainings.
 
     The new training has its own store in the folder `into`. If an earlier call was interrupted, its
-    training continues. Returns a text for each artifact, by its uri: "" if both artifacts are
-    equal, else a description of the difference. Raises ValueError if the run cannot be repeated
-    here, or if the training fails.
+    training continues. Learner states are not compared. Returns a text for each compared artifact,
+    by its uri: "" if both artifacts are equal, else a description of the difference. Raises
+    ValueError if the run cannot be repeated here, or if the training fails.
     """
     record = known_run(store, name)
     require_repeatable(store, record)

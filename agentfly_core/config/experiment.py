@@ -144,7 +144,7 @@ class Fork(Section):
 
 
 class Gates(Section):
-    """The largest shares of failed and of unscored episodes with which a stage succeeds."""
+    """Limits on shares of failed and unscored episodes. 1 failed and 2 unscored always pass."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
@@ -371,7 +371,7 @@ class Settings(Section):
     def with_fresh_problems(self, earlier: int) -> Self:
         """Return these settings for a confirmation (second comparison). The new `data.seed` depends
         on `earlier`, the number of earlier confirmations. The number of test problems is multiplied
-        by `promotion.confirmation.times`.
+        by `promotion.confirmation.times`. In a mixture, this applies to the data of each task.
         """
 
         def fresh(data: Data) -> Data:

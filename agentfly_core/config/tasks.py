@@ -125,8 +125,9 @@ def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
 def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Add `data` and `warm_start.demonstrations` to the settings of a mixture of several tasks.
 
-    Both are computed from `tasks`. Returns the new settings. Raises ValueError if the experiment
-    itself sets data or demonstrations.
+    Both are computed from `tasks`. Demonstrations are added only if `warm_start` is set in the
+    experiment and in its tasks. Returns the new settings. Raises ValueError if the experiment
+    itself sets data or demonstrations, or if only some of the tasks set `warm_start`.
     """
     try:
         tasks = _TASKS.validate_python(settings["tasks"])

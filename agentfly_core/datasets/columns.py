@@ -20,7 +20,7 @@ DataRow = Mapping[str, Any]
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     """Return a row with its columns renamed. `columns` maps old names to new names.
 
-    Raises ValueError if the row is not a mapping, or if two columns would get the same name.
+    Raises ValueError if the row is not a mapping, or if it already has a column with a new name.
     Also raises ValueError if `row` is a ValueError object, which readers yield for unreadable rows.
     """
     if isinstance(row, ValueError):

@@ -19,8 +19,9 @@ class Interpreter(Environment):
     max_uses: ClassVar[int | None] = 1
 
     async def reset(self, problem: Problem) -> None:
-        """Close the last interpreter. The next call of `run` starts a new interpreter.
+        """Close the last interpreter, if any, and choose the kind of sandbox.
 
+        The next call of `run` starts a new interpreter.
         Raises Unavailable if no sandbox is available.
         """
         await self.close()

@@ -216,7 +216,7 @@ class Experiment:
         `among` has all trajectories of the step, for rewards that compare episodes. In an
         experiment with several tasks, each task has its own reward that decides success. This
         reward is also stored under the key GOAL, which all tasks share. In an experiment without
-        rewards, the result has an `Unscored` (missing reward) for each trajectory.
+        rewards, the field `reward` of each `Scored` is an `Unscored` (a missing reward).
         """
         if not self.whole.rewards:
             return [

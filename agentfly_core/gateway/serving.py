@@ -73,7 +73,8 @@ class ServedPolicy:
     async def complete(self, call: HttpCall) -> Exchange:
         """Reply to a request of a client. Return the Exchange, i.e. the request with its replies.
 
-        Raises RequestRefused if the request is invalid or a limit is reached.
+        Raises RequestRefused if the request is invalid, a limit is reached, or no reply can be
+        sampled.
         """
         conversation = self._conversation(call)
         session = conversation.session

@@ -63,8 +63,9 @@ def launch(
 
     `adapter_rank` is the largest rank of an adapter; 0 means that adapters are not supported. The
     server loads a tokenizer only if the agent has stop strings. Log-probabilities are computed
-    after the logits are divided by the temperature. On CPUs, chunked prefill is off, because vLLM
-    0.32 would crash with it. On GPUs, tensor parallelism splits the model over all GPUs of the
+    after the logits are divided by the temperature. On CPUs, chunked prefill is off. With chunked
+    prefill, vLLM 0.32 rewinds the random generator of a request. PyTorch cannot rewind a generator
+    on a CPU, so vLLM would crash. On GPUs, tensor parallelism splits the model over all GPUs of the
     sampler. If the learner shares a GPU with the server, vLLM's sleep mode is enabled.
     """
     options: dict[str, str | int | float | Path] = {

@@ -45,7 +45,9 @@ PROBLEMS = {
 }
 """Maps each field of transformers' loading report to the words that error messages use."""
 SHOWN = 3
-"""The maximum number of weights named in an error message for each kind of problem."""
+"""The maximum number of weights named in an error message for each kind of problem. The message
+contains the number of further weights.
+"""
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:

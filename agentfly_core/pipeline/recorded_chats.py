@@ -320,7 +320,7 @@ def keeps_ids(row: ChatRow, trajectory: Trajectory) -> bool:
 def recorded(
     warm_start: WarmStart, player: ChatPlayer
 ) -> tuple[list[tuple[ChatRow, Trajectory]], int]:
-    """Return the chats in the file of `warm_start.demonstrations`, converted by `played_chats`."""
+    """Return the result of `played_chats` for the file in `warm_start.demonstrations`."""
     path = chat_file(warm_start.demonstrations)
     assert path is not None
     return played_chats(construct(ChatFile, warm_start.settings), path, player)

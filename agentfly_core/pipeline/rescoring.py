@@ -58,7 +58,7 @@ class RescoredStep:
 
     `step` is 0 for episodes that do not belong to a training run (`play:NAME`). `artifact` contains
     the new scores, or is None if an episode lacks a new score. Episodes that ended FAILED never get
-    a score. They are ignored here.
+    a score, but they do not set `artifact` to None. `episodes` contains them, too.
 
         RescoredStep(
             7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."),

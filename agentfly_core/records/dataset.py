@@ -23,7 +23,9 @@ logger = logging.getLogger(__name__)
 QUARANTINED = "quarantined"
 REPEATED = "repeated"
 RARE = 0.01
-"""If a fact is missing in at most this share (0 to 1) of the problems, a mistake is likely."""
+"""If a fact (a key of `Problem.facts`) is missing in at most this share (0 to 1) of the problems, a
+mistake is likely.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def prepare(data: Data, seed: int, folder: Path, quarantine: Path) -> dict[str, 
     If a split still contains a problem of another split, a warning is logged. Raises ValueError if
     there are more bad rows than `data.tolerate_bad_rows`, or if two problems have the same id. Also
     raises ValueError if a split has more problems than expected, or if the number of its problems
-    and bad rows together is too small.
+    and bad rows together is smaller than expected.
     """
     built = build(data, seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]

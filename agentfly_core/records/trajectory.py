@@ -286,7 +286,7 @@ class Trajectory:
     - `observed`: the value of each reward that reads an environment, by the reward's name
     - `error`: the error message, if the ending is FAILED or AGENT_ERROR
     - `answered`: the answer that the agent set
-    - `policy`: the policy of an untrained role, such as `run:demo@7`; empty for a trained role
+    - `policy`: who replies for an untrained role: `run:demo@7`, `endpoint:gpt` or `self`; else ""
     """
 
     id: str

@@ -363,9 +363,9 @@ class Speaker:
     ) -> EpisodePlace:
         """Return the key of a reply in the episode. The key does not depend on timing.
 
-        The key is either the reply's index in the episode's first conversation, or consists of the
-        speaker, the prompt's digest, the count of earlier replies to this prompt, and the index of
-        the `gather` branch.
+        In the episode's first conversation, the key is the reply's index (for exceptions, see
+        `Reply.alone`). Other keys have the speaker, the prompt's digest, the count of earlier
+        replies to this prompt, and the index of the `gather` branch.
         """
         repeats = branch.samples_before(self.name, prompt)
         own = form.tools == self.rules.schemas

@@ -33,8 +33,8 @@ from agentfly_core.system.formats.json_value import JSON
 ZERO_SPREAD = "rollout/zero_spread_groups"
 Cause = Literal["text", "calls", "earlier"]
 """What an agent changed in the conversation before its next request: the text of an earlier reply
-(`text`), the tool calls of an earlier reply (`calls`), or other messages or the tools, with all
-replies unchanged (`earlier`).
+(`text`), the tool calls of an earlier reply (`calls`), or anything else, such as other messages or
+the tools (`earlier`). With `earlier`, all replies that are still in the conversation are unchanged.
 """
 CAUSES: tuple[Cause, ...] = ("text", "calls", "earlier")
 

@@ -23,8 +23,9 @@ def change_tags(
 ) -> tuple[str, ...]:
     """Add and remove tags of a run, and return all tags of the run after the change.
 
-    The next sync of the run with MLflow sends the tags. Raises ValueError if an added tag is not
-    a word of letters, digits, ".", "_" and "-".
+    The next sync of the run with MLflow sends the tags. An added tag may contain only ASCII
+    letters, digits, ".", "_" and "-", and must begin with a letter or a digit. Raises ValueError
+    for any other added tag.
     """
     if wrong := [word for word in added if not WORD.fullmatch(word)]:
         raise ValueError(

@@ -60,7 +60,10 @@ class Cgroup:
         return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
     def removed(self) -> bool:
-        """Remove all control groups of the execution. Return False if a group is still in use."""
+        """Remove the control groups of the execution, and return whether all are removed.
+
+        A group cannot be removed while processes are in it.
+        """
         for folder in self.folders:
             try:
                 folder.rmdir()

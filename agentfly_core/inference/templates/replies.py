@@ -140,7 +140,7 @@ class Replies:
 
     @cached_property
     def _header(self) -> str:
-        """The rendered prompt of QUESTION, up to the point where the reply of the model begins."""
+        """The rendered prompt of QUESTION. It ends with the header of the model's reply."""
         return self.renderer.contents.show(self.renderer.text([QUESTION], ()))
 
     @cached_property

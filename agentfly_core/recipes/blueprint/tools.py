@@ -1,5 +1,6 @@
 """Tools of a `Plot`, the environment in which a model constructs a building. The recipe's
-agent adds the tool `recall`, which searches the memory (blueprints of earlier episodes).
+agent adds the tool `recall`, which searches the memory (blueprints of buildings that were completed
+in earlier steps of the run).
 """
 
 from agentfly_core import tool

@@ -6,9 +6,9 @@ from typing import Any
 from agentfly_core.sandbox import Limits, run
 
 LONG = 6000
-"""The default limit on a service's answer, in characters (about 1,500 tokens). Up to this limit,
-the speaker `observer` of the agent `CoopTeam` reads the answer in full. From longer answers,
-`observer` extracts a value by code.
+"""The default maximum length of a service's answer that an agent reads in full, in characters
+(about 1,500 tokens). From longer answers, the speaker `observer` of the agent `CoopTeam` extracts a
+value by code. The agent `OneAgent` reads only the first LONG characters of a longer answer.
 """
 LIMITS = Limits(wall=10.0, cpu=8, processes=8)
 _PROGRAM = """

@@ -86,10 +86,10 @@ class Actor:
         raise ActorFault(f"the actor {self._name} died {RESTARTS + 1} times during one request")
 
     async def _result(self) -> Any:
-        """Return the result of the last request in the journal (the list of all requests).
+        """Return the result of the last request in the journal (the list of all requests so far).
 
-        The actor's process first sends each reply of its model, then the result. The replies of the
-        model are added to the journal.
+        The actor's process first sends each reply of its model, then the result. Each reply of
+        the model is added to the request's entry in the journal.
         """
         if self._streams is None:
             # a new process reads the request from its copy of the journal

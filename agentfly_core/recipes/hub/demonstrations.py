@@ -14,8 +14,9 @@ def team(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Demonst
     """Return a policy for all members of a team that must combine its members' digits.
 
     A member replies with the digits that other members have reported to it, and with its own digit.
-    The policy reads only the texts of the conversation. `spoilt` is the share of episodes
-    in which one member replies with wrong digits.
+    The policy takes the right digits only from the texts of the conversation, and does not read
+    `Problem.facts`. `spoilt` is the share of episodes in which one member replies with wrong
+    digits.
     """
 
     async def policy(conversation: Conversation) -> str:

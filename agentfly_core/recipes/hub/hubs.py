@@ -20,8 +20,9 @@ class MessageHub:
     if the block raised an exception.
 
     At the end of its block, a hub waits until its members have finished all replies and have read
-    all messages. If errors occurred, the hub then raises the first error. Errors of replies that
-    were awaited are not raised again.
+    all messages. If a reply or the reading of a message failed, the hub then raises the first of
+    these errors. Errors of replies that were awaited are not raised again. If the block itself
+    raised an exception, only this exception is raised.
     """
 
     def __init__(

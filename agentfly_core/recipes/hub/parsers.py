@@ -15,8 +15,9 @@ from agentfly_core.recipes.hub import faults
 LONGEST, MOST_BRACES = 400, 8
 """The largest numbers of characters and of opening braces in a text that is repaired.
 
-`_repairs` yields several repaired texts for most positions of the text. Each repaired text is
-parsed once for each opening brace. This would take too long for longer texts.
+`_repairs` yields several repaired texts for each position of the text that is not within a word or
+number. Each repaired text is parsed at most once from each opening brace. This would take too long
+for longer texts.
 """
 DECODER = json.JSONDecoder(strict=False)
 COMMA = re.compile(r",(?=\s*\})")

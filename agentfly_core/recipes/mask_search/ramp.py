@@ -111,8 +111,8 @@ def questions(pages: Sequence[Row], seed: int, persons: int) -> Problems:
     """Make questions about the pages of `encyclopaedia(seed)`, in the format of `ramp`.
 
     Each question has one answer. The field `source` is the id of the page about the firm in the
-    question. `persons` is the maximum number of questions in the training split. There is one
-    question for each person.
+    question. Each question is about a different person. `persons` is the maximum number of
+    questions in the training split. The other splits have a question for each of their persons.
     """
     made: Problems = {split: [] for split in SPLITS}
     sources = {page["title"]: page["id"] for page in pages}

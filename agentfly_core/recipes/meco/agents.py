@@ -113,7 +113,8 @@ class AtRandom(Gate):
     """Decides at random between an immediate answer and a tool call.
 
     With the settings `answers=0.7` and `calls=0.1`, the decision is an immediate answer for 70 % of
-    the problems, and a tool call for 10 %. For all other problems, the model itself decides.
+    the problems, and a tool call for 10 %. For all other problems, the model itself decides. The
+    gate always has the mode `force` (see Gate).
     """
 
     def __init__(

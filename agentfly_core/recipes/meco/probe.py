@@ -62,8 +62,8 @@ class MetaCogProbe:
         - `mean_diff`: the direction is the mean state of correct answers minus the mean state of
           wrong answers.
         - `pca`: the direction is the first principal component of `contrasts` [m, layers, width],
-          the differences between the states after two opposite instructions. The offset and the
-          sign of the direction depend on `correct`.
+          the differences between the states after two opposite instructions. Only the
+          offset and the sign of the direction depend on `correct`.
 
         `layers` are the layers of the probe. With "auto", the probe uses only the layer with the
         best AUROC in a cross-validation. If several layers are equally good, it uses the last of

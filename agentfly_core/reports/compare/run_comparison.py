@@ -304,7 +304,8 @@ def _change(versions: Sequence[str | None], version: str | None) -> str:
     """Return a word for a version of a function: "unchanged", "changed" or "version 3".
 
     `versions` lists the digests of all versions of the function, and `version` is one of them. The
-    first digest gives "unchanged", the second "changed", and the third "version 3".
+    first digest gives "unchanged", the second "changed", and the third "version 3". None instead of
+    a digest means that a policy's code lacks the function.
     """
     number = versions.index(version)
     return ("unchanged", "changed")[number] if number < 2 else f"version {number + 1}"

@@ -94,9 +94,10 @@ class Reply:
     def alone(self) -> bool:
         """Whether `place` (the reply's position in the episode) is a single index.
 
-        This is the case in the conversation that begins with the episode's first messages, except
-        inside `Episode.gather` and for further replies to the same prompt. In all other cases,
-        `place` begins with the speaker and the prompt's digest.
+        This is the case in the conversation that begins with the episode's first messages. The
+        exceptions are replies inside `Episode.gather`, further replies to the same prompt, and
+        replies whose index another reply already has. In these cases, and in all other
+        conversations, `place` begins with the speaker and the prompt's digest.
         """
         return len(self.place) == 1
 

@@ -1,9 +1,10 @@
 """The program that sandbox backends without a fork server start for each execution.
 
 The command is `python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked`. The first argument
-is the file descriptor of the backend's socket. The second argument is the folder of the code.
-With "locked", this process is the first process of its namespaces and may mount file systems. With
-"open", it is a plain process.
+is the file descriptor of a socket that is connected to the backend. The second argument is the
+folder of the code. With "locked", this process is the first process of its namespaces and may mount
+file systems. With "open", it is a plain process. Further arguments are file descriptors of the
+control groups that this process enters.
 """
 
 import os
