@@ -20,20 +20,21 @@ DataRow = Mapping[str, Any]
 def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     """Return a row with its columns renamed. `columns` maps old names to new names.
 
-    Raises ValueError if the row is not a mapping, or if it already has a column with a new name.
+    Raises ValueError if the row is not a mapping, or if two columns would get the same name.
     Also raises ValueError if `row` is a ValueError object, which readers yield for unreadable rows.
     """
     if isinstance(row, ValueError):
         raise ValueError(f"it cannot be read: {row}")
     if not isinstance(row, Mapping):
         raise ValueError(f"got the type {type(row).__name__}, expected an object")
-    if twice := [key for key, name in columns.items() if key in row and name in row]:
-        name = columns[twice[0]]
+    names = [columns.get(key, key) for key in row]
+    if twice := [key for key in row if names.count(columns.get(key, key)) > 1]:
+        name = columns.get(twice[0], twice[0])
+        same = " and ".join(repr(key) for key in twice if columns.get(key, key) == name)
         raise ValueError(
-            f"the fields {twice[0]!r} and {name!r} would both be named {name!r}; change the new "
-            "names in `columns`"
+            f"the fields {same} would all be named {name!r}; change the new names in `columns`"
         )
-    return {columns.get(key, key): value for key, value in row.items()}
+    return dict(zip(names, row.values(), strict=True))
 
 
 def prompt_of(row: DataRow) -> tuple[str, RecordedChat]:

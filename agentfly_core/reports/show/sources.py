@@ -218,7 +218,7 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
     """
     known_run(store, run)
     if not (made := stages_before(store, run).get("warm_start")):
-        raise ValueError(f"The run {run!r} has no demonstrations; only a warm start plays them.")
+        raise ValueError(f"The run {run!r} has no finished warm start, so no demonstrations.")
     uri = made[0].uri
     title = f"{run}, demonstrations of the warm start"
     read = partial(pieces, decode=decoder(store, run))

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from agentfly_core.datasets.columns import renamed
 from agentfly_core.datasets.files import files, read, require_fields
 from agentfly_core.records.dataset import BadRow, Repeated
 from agentfly_core.records.trajectory import Problem
@@ -64,10 +65,17 @@ def test_columns_can_be_renamed(tmp_path: Path) -> None:
         BadRow(
             "a.jsonl",
             2,
-            "the fields 'solution' and 'answer' would both be named 'answer'; change the "
+            "the fields 'solution' and 'answer' would all be named 'answer'; change the "
             "new names in `columns`",
         ),
     ]
+
+
+def test_columns_exchange_names_but_never_share_one() -> None:
+    row = {"a": 1, "b": 2}
+    assert renamed(row, {"a": "b", "b": "a"}) == {"b": 1, "a": 2}
+    with pytest.raises(ValueError, match=r"'a' and 'b' .* 'x'"):
+        renamed(row, {"a": "x", "b": "x"})
 
 
 def test_a_repeated_row_is_skipped(tmp_path: Path) -> None:

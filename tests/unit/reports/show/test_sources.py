@@ -160,7 +160,7 @@ def test_missing_episodes_of_a_run_are_refused_with_a_reason(demo: Experiment) -
         read(store, reference("demo@0"), "", False)
     with opened(demo, "other") as run:
         run.remember_data(Pointer("", "da7a"), "none")
-    with pytest.raises(ValueError, match="has no demonstrations"):
+    with pytest.raises(ValueError, match="so no demonstrations"):
         read(store, reference("other"), "", True)
     with pytest.raises(ValueError, match="Evaluated steps: none"):
         read(store, reference("other"), "test", False)
