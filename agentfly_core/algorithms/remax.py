@@ -29,7 +29,7 @@ class ReMax(PolicyGradient):
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Return the metrics of the base class, and `train/without_baseline`.
 
-        This metric is the share of trajectories whose problem has no scored greedy episode.
+        This metric is the share of trajectories of problems without a scored greedy episode.
         """
         missing = outcomes.baselines.isnan().double()
         return {

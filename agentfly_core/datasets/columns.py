@@ -28,11 +28,11 @@ def renamed(row: Any, columns: Mapping[str, str]) -> DataRow:
     if not isinstance(row, Mapping):
         raise ValueError(f"got the type {type(row).__name__}, expected an object")
     names = [columns.get(key, key) for key in row]
-    if twice := [key for key in row if names.count(columns.get(key, key)) > 1]:
-        name = columns.get(twice[0], twice[0])
-        same = " and ".join(repr(key) for key in twice if columns.get(key, key) == name)
+    if twice := [name for name in names if names.count(name) > 1]:
+        same = [repr(key) for key, name in zip(row, names, strict=True) if name == twice[0]]
         raise ValueError(
-            f"the fields {same} would all be named {name!r}; change the new names in `columns`"
+            f"the fields {' and '.join(same)} would all be named {twice[0]!r}; change the new "
+            "names in `columns`"
         )
     return dict(zip(names, row.values(), strict=True))
 
